@@ -773,7 +773,7 @@ class Dataset(View):
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in one of the partitions are a conflict, and are not replaced.
             dry_run: Only find the partitions and rows that would be replaced. An iterator or a
-                reader is consumed. A later overwrite with `base=found.version` replaces these and
+                reader is consumed: it is refused afterwards. A later overwrite with `base=found.version` replaces these and
                 nothing else.
 
         Returns:

@@ -448,7 +448,7 @@ class View(Readable):
                 the data is a conflict.
             dry_run: Write nothing; return the commit that would be made. All checks are made, and
                 the rows are encoded to count files and bytes; those of a DataFrame are only
-                counted. An iterator or a reader is consumed.
+                counted. An iterator or a reader is consumed: it is refused afterwards.
 
         Raises:
             SchemaMismatchError: The data does not fit; nothing became visible.
@@ -596,7 +596,7 @@ class View(Readable):
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in the view are a conflict, and are not replaced.
             dry_run: Only find the partitions and rows that would be replaced. An iterator or a
-                reader is consumed.
+                reader is consumed: it is refused afterwards.
 
         Returns:
             The commit; with `dry_run` the partitions and rows that an overwrite would replace.
@@ -1054,31 +1054,42 @@ class View(Readable):
         return replace(target, constraint=constraint, provided=self._supplied(base))
 
     def _stage(self, data: object, target: BatchTarget) -> Written:
-        if type(data).__module__.startswith("pyspark."):
-            from lakebed.spark.task_kernel import is_spark_frame, write_frame
+        store = self._source.store
+        frame = self._find_frame(data, target)
+        if frame is not None:
+            from lakebed.spark.task_kernel import write_frame
 
-            if is_spark_frame(data):
-                if self._source.store.is_dry_run:
-                    return work.overwriting.as_if_written(self._count(data, target), target)
-                return write_frame(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+            if store.is_dry_run:
+                return work.overwriting.as_if_written(self._count(frame, target), target)
+            return write_frame(frame, store, target)
         from lakebed.arrow.entities import to_batches
         from lakebed.arrow.kernel import write_batches
 
-        return write_batches(self._source.store, target, to_batches(data, target.descriptor))
+        batches = to_batches(data, target.descriptor, is_dry_run=store.is_dry_run)
+        return write_batches(store, target, batches)
 
     def _count(self, data: object, target: BatchTarget) -> dict[str, int]:
         """Return how many rows `_stage` would write into each partition."""
-        if type(data).__module__.startswith("pyspark."):
+        store = self._source.store
+        frame = self._find_frame(data, target)
+        if frame is not None:
             from lakebed.spark.frame_counts import count_frame_by_partition
-            from lakebed.spark.task_kernel import is_spark_frame
 
-            if is_spark_frame(data):
-                return count_frame_by_partition(data, self._source.store, target)  # type: ignore[arg-type]  # checked
+            return count_frame_by_partition(frame, store, target)
         from lakebed.arrow.entities import to_batches
         from lakebed.arrow.partition_counts import count_by_partition
 
-        batches = to_batches(data, target.descriptor)
-        return count_by_partition(self._source.store, target, batches)
+        return count_by_partition(
+            store, target, to_batches(data, target.descriptor, is_dry_run=True)
+        )
+
+    def _find_frame(self, data: object, target: BatchTarget) -> DataFrame | None:
+        """Return rows of Spark as a frame of Spark; None of other rows."""
+        if not type(data).__module__.startswith("pyspark."):
+            return None
+        from lakebed.spark.task_kernel import find_spark_frame
+
+        return find_spark_frame(data, target.descriptor.schema.names)
 
 
 ViewCondition = str | Dnf | Predicate | Any

@@ -63,8 +63,6 @@ def test_type_that_fits_is_widened(given: pa.Array, declared: pa.DataType) -> No
     ("given", "declared"),
     [
         (pa.array([1], pa.int64()), pa.int32()),
-        (pa.array([1], pa.int64()), pa.float64()),
-        (pa.array([1], pa.int32()), pa.float32()),
         (pa.array([1], pa.uint64()), pa.int64()),
         (pa.array([1], pa.int64()), pa.decimal128(20, 0)),
         (pa.array([1.0], pa.float64()), pa.int64()),
@@ -92,6 +90,23 @@ def test_type_in_which_a_value_could_change_is_refused(
 ) -> None:
     with pytest.raises(SchemaMismatchError, match=r"Column 'a.*is of type .* but the dataset's is"):
         conform(given, declared)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.int32()])
+@pytest.mark.parametrize(("declared", "digits"), [(pa.float64(), 53), (pa.float32(), 24)])
+def test_integers_are_taken_for_floats_where_each_stays_itself(
+    kind: pa.DataType, declared: pa.DataType, digits: int
+) -> None:
+    most = min(2**digits, 2**31 - 1) if kind == pa.int32() else 2**digits
+    most = min(most, 2**24) if declared == pa.float32() else most
+
+    taken = conform(pa.array([1, None, most], kind), declared)
+
+    assert taken.to_pylist() == [1.0, None, float(most)]
+    if kind == pa.int32() and declared == pa.float64():
+        return
+    with pytest.raises(SchemaMismatchError, match=f"Column 'a.*{2**digits + 1}"):
+        conform(pa.array([2**digits + 1], kind), declared)
 
 
 @pytest.mark.parametrize(

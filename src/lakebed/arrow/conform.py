@@ -42,6 +42,11 @@ _WIDENS = {
     Kind.DOUBLE: {Kind.FLOAT, Kind.INT},
     Kind.FLOAT: set(),
 }
+# Which ones take others where each value of the data stays itself: the cast refuses a larger one.
+_WIDENS_EXACTLY = {
+    Kind.DOUBLE: {Kind.LONG, Kind.UNSIGNED_LONG},
+    Kind.FLOAT: {Kind.INT, Kind.LONG, Kind.UNSIGNED_LONG},
+}
 
 
 def check_columns(names: Collection[str], descriptor: DatasetDescriptor) -> None:
@@ -145,11 +150,26 @@ def check_types(
         _check_type(field.type, declared, field.name)
 
 
-def _check_type(given: Type, declared: Type, place: str) -> None:
+def _check_type(given: Type, declared: Type, place: str, *, by_value: bool = False) -> None:
+    """Check that a field accepts a type.
+
+    Args:
+        given: Type of the data.
+        declared: Type of the field.
+        place: Name of the field in errors.
+        by_value: Whether a cast of Arrow follows, which refuses a value that would change.
+
+    Raises:
+        SchemaMismatchError: It does not; the message names the field and both types.
+    """
     if given == declared:
         return None
     match given, declared:
         case Primitive(kind=have), Primitive(kind=want) if have in _WIDENS.get(want, ()):
+            return None
+        case Primitive(kind=have), Primitive(kind=want) if by_value and have in _WIDENS_EXACTLY.get(
+            want, ()
+        ):
             return None
         case Decimal(), Decimal() if (
             given.scale <= declared.scale
@@ -157,11 +177,11 @@ def _check_type(given: Type, declared: Type, place: str) -> None:
         ):
             return None
         case ListOf(), ListOf():
-            return _check_type(given.element, declared.element, f"{place}[]")
+            return _check_type(given.element, declared.element, f"{place}[]", by_value=by_value)
         case MapOf(), MapOf():
-            return _check_type(given.value, declared.value, f"{place}{{}}")
+            return _check_type(given.value, declared.value, f"{place}{{}}", by_value=by_value)
         case Struct(), Struct():
-            return _check_struct(given, declared, place)
+            return _check_struct(given, declared, place, by_value=by_value)
     raise SchemaMismatchError(
         f"Column {place!r} is of type {given}, but the dataset's is {declared}.",
         hint=hint_for_type(place, given, declared),
@@ -195,7 +215,7 @@ def _check_plain(names: Iterable[str]) -> None:
             )
 
 
-def _check_struct(given: Struct, declared: Struct, place: str) -> None:
+def _check_struct(given: Struct, declared: Struct, place: str, *, by_value: bool) -> None:
     known = {field.name: field for field in declared.fields}
     for field in given.fields:
         if field.name not in known:
@@ -204,7 +224,7 @@ def _check_struct(given: Struct, declared: Struct, place: str) -> None:
                 f"Unknown field '{place}.{field.name}' in the data.",
                 nearest(field.name, known) or f"Fields are: {', '.join(known)}.",
             )
-        _check_type(field.type, known[field.name].type, f"{place}.{field.name}")
+        _check_type(field.type, known[field.name].type, f"{place}.{field.name}", by_value=by_value)
     present = {field.name for field in given.fields}
     for name in known:
         if name not in present and not known[name].nullable:
@@ -260,7 +280,7 @@ class Conformer:
                 have = type_from_arrow(kind, place=field.name, strict_names=False)
                 if is_partial:
                     field = replace(field, type=narrowed(field.type, have))
-                _check_type(have, field.type, field.name)
+                _check_type(have, field.type, field.name, by_value=True)
                 self._given[field.name] = kind
             fields.append(field)
         self._fields = tuple(fields)

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import itertools
 import reprlib
-import sys
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,18 +17,36 @@ from pyarrow import types as pat
 
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown_field
 from lakebed.arrow.documents import compact
+from lakebed.arrow.opening import is_tabular, opened, read_stream, stream_of
+from lakebed.arrow.pandas_rows import column_of_type, table_of_pandas
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import (
     field_to_arrow,
-    find_arrow_schema,
+    plain_type,
     schema_from_arrow,
+    schema_of_rows,
     type_to_arrow,
 )
 from lakebed.model.dataclass_types import declares_types, schema_from_dataclass
-from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor, find_schema_of_rows
+from lakebed.model.descriptor import (
+    DOCUMENT,
+    UUID,
+    DatasetDescriptor,
+    find_schema_of_rows,
+    find_schema_unread,
+)
 from lakebed.model.drift import with_fields_of
+from lakebed.model.given_rows import (
+    fields_of,
+    find_arrow_schema,
+    find_declared_schema,
+    infer_type,
+    is_pandas,
+    to_python,
+)
 from lakebed.model.names import nearest
+from lakebed.model.read_once import begin_reading, check_still_has_rows, remember_rows
 from lakebed.model.schema import (
     Decimal,
     Field,
@@ -40,10 +58,11 @@ from lakebed.model.schema import (
     Struct,
     Type,
 )
+from lakebed.model.spark_types import spark_frame_of
 from lakebed.model.values import check_value
 
 ENTITIES_PER_BATCH = 10_000
-_KEY = Primitive(Kind.STRING)
+_TEXT = Primitive(Kind.STRING)
 
 _Fits = Callable[[Any], bool]
 # A value of exactly this Python type that fits is stored as it is; others are checked closely.
@@ -62,7 +81,9 @@ _PLAIN: dict[Kind, tuple[type, _Fits]] = {
 _ROWS_AT_ONCE, _ALL_ROWS = 131_072, 2**62
 
 
-def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
+def to_batches(
+    data: object, descriptor: DatasetDescriptor, *, is_dry_run: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield record batches of rows in any supported form.
 
     Args:
@@ -72,50 +93,21 @@ def to_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.Recor
             DuckDB; or an iterable of dicts, dataclass instances or other objects with fields, or of
             any of these tables and frames.
         descriptor: Descriptor of the dataset that receives the rows.
+        is_dry_run: Whether the rows are not written. What gives its rows once is refused afterwards.
 
     Raises:
-        InvalidInputError: `data` is none of these.
+        InvalidInputError: `data` is none of these, or gives its rows once and has been read.
         SchemaMismatchError: An entity does not fit; the message names the field.
         PartitionSpecError: All entities lack the source of a partition function, which is known
             only after the last one.
     """
-    data = opened(data)
-    if type(data).__module__.startswith("pandas.") and hasattr(data, "columns"):
-        yield from _from_pandas(data, descriptor).to_batches()
-    elif is_arrow(data):
-        yield from batches_of(stream_of(data))
-    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
-        yield from _from_iterable(data, descriptor)
+    if is_pandas(data):
+        yield from table_of_pandas(data, descriptor.schema, to_column).to_batches()
+    elif is_tabular(data):
+        yield from batches_of(stream_of(opened(data)), data, is_dry_run=is_dry_run)
     else:
-        raise _not_rows(data)
-
-
-def opened(data: Any) -> Any:
-    """Return the rows of what is read on demand as Arrow data, and every other object unchanged.
-
-    A LazyFrame is collected into memory; a table of deltalake or pyiceberg, a pyarrow Dataset and a
-    Scanner are streamed.
-    """
-    kind = type(data)
-    match kind.__module__.partition(".")[0], kind.__name__:
-        case "polars", "LazyFrame":
-            return data.collect()
-        case "deltalake", "DeltaTable":
-            # Since 1.6 it also reads deletion vectors and mapped columns.
-            scan = getattr(data, "scan", None)
-            return data.to_pyarrow_dataset().scanner().to_reader() if scan is None else scan()
-        case "pyiceberg", "Table" | "StaticTable":
-            return data.scan().to_arrow_batch_reader()
-        case "pyiceberg", "DataScan":
-            return data.to_arrow_batch_reader()
-    # The caller that has a Dataset has imported the module; to import it takes a while. Another
-    # thread may be about to.
-    module = sys.modules.get("pyarrow.dataset")
-    dataset: Any = getattr(module, "Dataset", ())
-    scanner: Any = getattr(module, "Scanner", ())
-    if isinstance(data, dataset):
-        return data.scanner().to_reader()
-    return data.to_reader() if isinstance(data, scanner) else data
+        items = read_items(data, is_dry_run=is_dry_run)
+        yield from _from_iterable(items, descriptor, is_dry_run=is_dry_run)
 
 
 def described(data: object) -> tuple[Schema, object]:
@@ -134,20 +126,27 @@ def described(data: object) -> tuple[Schema, object]:
         InvalidInputError: There are no rows to infer the schema from, or `data` is not rows.
         SchemaMismatchError: A field has values of several types, or of none.
     """
-    schema = find_schema_of_rows(data)
+    data = spark_frame_of(data)
+    schema = find_schema_unread(data)
     if schema is not None:
         return schema, data
-    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
-        raise _not_rows(data)
-    remaining = iter(data)
-    chunk = list(itertools.islice(remaining, ENTITIES_PER_BATCH))
-    if not chunk:
+    if is_tabular(data):
+        data = opened(data)
+        schema = find_schema_of_rows(data)
+        assert schema is not None  # of opened rows
+        return schema, data
+    remaining = iter(read_items(data))
+    first = next(remaining, _NOTHING)
+    if first is _NOTHING:
         raise InvalidInputError(
             "The schema cannot be inferred: there are no rows.",
             hint="Create the dataset first, with a schema: `repository.create(name, schema)`.",
         )
-    is_whole = isinstance(data, Sequence)
-    return _schema_of_items(chunk), data if is_whole else itertools.chain(chunk, remaining)
+    if is_tabular(first):
+        schema, first = described(first)
+        return schema, itertools.chain([first], remaining)
+    chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
+    return _schema_of_entities(chunk), itertools.chain(chunk, remaining)
 
 
 def find_fields(data: object, declared: Schema) -> tuple[Schema | None, object]:
@@ -167,28 +166,30 @@ def find_fields(data: object, declared: Schema) -> tuple[Schema | None, object]:
         InvalidInputError: `data` is not rows.
         SchemaMismatchError: A field that the dataset lacks has values of several types, or of none.
     """
-    schema = _schema_beside(declared, data)
-    if schema is not None:
-        return schema, data
-    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
-        raise _not_rows(data)
-    remaining = iter(data)
-    chunk = list(itertools.islice(remaining, ENTITIES_PER_BATCH))
-    rows = data if isinstance(data, Sequence) else itertools.chain(chunk, remaining)
-    if not chunk:
-        return None, rows
-    first = _schema_beside(declared, chunk[0])
-    if first is not None:
-        return first, rows
-    if declares_types(type(chunk[0])):
-        return schema_from_dataclass(type(chunk[0])), rows
+    data = spark_frame_of(data)
+    if is_tabular(data):
+        if not type(data).__module__.startswith("pyspark."):
+            data = opened(data)
+        return _schema_beside(declared, data), data
+    remaining = iter(read_items(data))
+    first = next(remaining, _NOTHING)
+    if first is _NOTHING:
+        return None, []
+    if is_tabular(first):
+        schema, first = find_fields(first, declared)
+        return schema, itertools.chain([first], remaining)
+    chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
+    rows = itertools.chain(chunk, remaining)
+    if declares_types(type(first)):
+        return schema_from_dataclass(type(first)), rows
     entities = [as_mapping(item) for item in chunk]
     names = list(dict.fromkeys(name for entity in entities for name in entity))
     fields = []
     for name in names:
         field = declared.find(name) if isinstance(name, str) else None
         if field is None:
-            (field,) = schema_from_arrow(pa.schema([_inferred(name, entities)])).fields
+            inferred = _inferred(name, [entity.get(name) for entity in entities])
+            (field,) = schema_from_arrow(pa.schema([inferred])).fields
         else:
             field = dataclasses.replace(field, type=_type_of_values(field, entities))
         fields.append(field)
@@ -197,15 +198,16 @@ def find_fields(data: object, declared: Schema) -> tuple[Schema | None, object]:
 
 def _type_of_values(field: Field, entities: Sequence[Mapping[str, Any]]) -> Type:
     """Return the type of a field that its values fit: the declared one, if they fit that."""
+    values = [entity.get(field.name) for entity in entities]
     try:
-        inferred = schema_from_arrow(pa.schema([_inferred(field.name, entities)])).fields[0].type
+        inferred = schema_from_arrow(pa.schema([_inferred(field.name, values)])).fields[0].type
     except SchemaMismatchError:
         return field.type  # null alone, or the write names the value
     more = with_fields_of(field.type, inferred)
     if more != field.type:
         return more
     try:
-        pa.array([entity.get(field.name) for entity in entities], type_to_arrow(field.type))
+        pa.array(values, type_to_arrow(field.type))
     except VALUE_ERRORS:
         return inferred
     return field.type
@@ -214,47 +216,112 @@ def _type_of_values(field: Field, entities: Sequence[Mapping[str, Any]]) -> Type
 def _schema_beside(declared: Schema, data: object) -> Schema | None:
     """Return the schema of a frame or table; a column of nulls alone has the declared type."""
     is_spark = type(data).__module__.startswith("pyspark.")
-    arrow = None if is_spark else find_arrow_schema(data)
+    arrow = None if is_spark else find_declared_schema(data) or find_arrow_schema(data)
     if arrow is None:
-        return find_schema_of_rows(data)
+        return find_schema_unread(data)
     for number, column in enumerate(arrow):
         field = declared.find(column.name) if pat.is_null(column.type) else None
         if field is not None:
             arrow = arrow.set(number, field_to_arrow(field))
-    return schema_from_arrow(arrow)
+    return schema_of_rows(arrow)
 
 
-def _schema_of_items(items: Sequence[object]) -> Schema:
-    first = find_schema_of_rows(items[0])
-    if first is not None:
-        return first
+def table_of(data: object, *, is_dry_run: bool = False) -> pa.Table:
+    """Return rows in any supported form as a table, in plain layouts.
+
+    A column of entities has one type, and all of them have the columns that any of them has.
+
+    Args:
+        data: As for `to_batches`.
+        is_dry_run: As for `to_batches`.
+
+    Raises:
+        InvalidInputError: `data` is not rows, or gives its rows once and has been read.
+        SchemaMismatchError: A column has no type, or several.
+    """
+    if is_pandas(data):
+        data = table_of_pandas(data, None, to_column)
+    if is_tabular(data):
+        stream = batches_of(stream_of(opened(data)), data, is_dry_run=is_dry_run)
+        return _for_queries(pa.Table.from_batches(stream))
+    items = list(read_items(data, is_dry_run=is_dry_run))
+    if items and is_tabular(items[0]):
+        tables = [table_of(item, is_dry_run=is_dry_run) for item in items]
+        return pa.concat_tables(tables, promote_options="default")
+    entities = [as_mapping(item) for item in items]
+    names = dict.fromkeys(name for entity in entities for name in entity)
+    columns = {}
+    for name in names:
+        values = [entity.get(name) for entity in entities]
+        inferred = _inferred(name, values)
+        columns[inferred.name] = column_of_type(inferred.name, values, inferred.type, to_column)
+    return pa.table(columns)
+
+
+def _for_queries(rows: pa.Table) -> pa.Table:
+    """Return a table without the types that DuckDB lacks, where others hold the same values."""
+    for number, field in enumerate(rows.schema):
+        kind = field.type
+        if pat.is_float16(kind):
+            kind = pa.float32()
+        elif pat.is_decimal256(kind) and kind.precision <= 38:
+            kind = pa.decimal128(kind.precision, kind.scale)
+        if kind != field.type:
+            rows = rows.set_column(number, field.with_type(kind), rows.column(number).cast(kind))
+    return rows
+
+
+_NOTHING = object()
+
+
+def _schema_of_entities(items: Sequence[object]) -> Schema:
     kind = type(items[0])
     if declares_types(kind):
         return schema_from_dataclass(kind)
     entities = [as_mapping(item) for item in items]
     names = list(dict.fromkeys(name for entity in entities for name in entity))
-    return schema_from_arrow(pa.schema([_inferred(name, entities) for name in names]))
+    fields = [_inferred(name, [entity.get(name) for entity in entities]) for name in names]
+    for field in fields:
+        if pat.is_null(field.type):
+            raise SchemaMismatchError(
+                f"The type of field {field.name!r} cannot be inferred: its first "
+                f"{len(entities):,} values are null.",
+                hint="Create the dataset first, with a schema: `repository.create(name, schema)`.",
+            )
+    return schema_from_arrow(pa.schema(fields))
 
 
-def _inferred(name: object, entities: Sequence[Mapping[str, Any]]) -> pa.Field:
+def _inferred(name: object, values: Sequence[object]) -> pa.Field:
     if not isinstance(name, str):
         raise SchemaMismatchError(
             f"The rows have a field {name!r}, whose name is not a text.", hint="Rename it."
         )
     try:
-        column = pa.array([entity.get(name) for entity in entities])
+        return pa.field(name, infer_type(values))
     except VALUE_ERRORS as exc:
         raise SchemaMismatchError(
             f"The type of field {name!r} cannot be inferred: {reason_of(exc)}.",
             hint="Give all its values one type, or create the dataset first, with a schema.",
         ) from exc
-    if pat.is_null(column.type):
-        raise SchemaMismatchError(
-            f"The type of field {name!r} cannot be inferred: its first {len(entities):,} values are "
-            "null.",
-            hint="Create the dataset first, with a schema: `repository.create(name, schema)`.",
-        )
-    return pa.field(name, column.type)
+
+
+def read_items(data: object, *, is_dry_run: bool = False) -> Iterator[object]:
+    """Yield the entities, tables or frames of an iterable.
+
+    Raises:
+        InvalidInputError: It is not an iterable of rows, or gives its items once and has been read.
+    """
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+        raise _not_rows(data)
+    begin_reading(data)
+    is_empty = True
+    for item in data:
+        if is_empty and is_dry_run:
+            remember_rows(data)
+        is_empty = False
+        yield item
+    if is_empty:
+        check_still_has_rows(data)
 
 
 def _not_rows(data: object) -> InvalidInputError:
@@ -267,36 +334,13 @@ def _not_rows(data: object) -> InvalidInputError:
     )
 
 
-def _from_pandas(frame: Any, descriptor: DatasetDescriptor) -> pa.Table:
-    """Return a frame as a table, with those levels of its index that are fields.
-
-    An index without a name, or with a name that is not a field, only numbers the rows.
-    """
-    try:
-        fields = [
-            name
-            for name in frame.index.names
-            if name in descriptor.schema.names and name not in frame.columns
-        ]
-        rows = frame.reset_index(level=fields) if fields else frame
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    except VALUE_ERRORS as exc:
-        # For a column, Arrow gives the reason first, and then the column.
-        reason = ": ".join(map(str, reversed(exc.args))) if len(exc.args) > 1 else reason_of(exc)
-        raise SchemaMismatchError(
-            f"The pandas frame cannot be read: {reason}.",
-            hint="Give each column a name of its own, and one type that Arrow has, such as text.",
-        ) from exc
-
-
 def _from_iterable(
-    items: Iterable[object], descriptor: DatasetDescriptor
+    remaining: Iterator[object], descriptor: DatasetDescriptor, *, is_dry_run: bool
 ) -> Iterator[pa.RecordBatch]:
-    remaining = iter(items)
     names: set[str] | None = None
     for first in remaining:
-        if is_arrow(first):
-            yield from to_batches(first, descriptor)
+        if is_tabular(first):
+            yield from to_batches(first, descriptor, is_dry_run=is_dry_run)
         else:
             chunk = [first, *itertools.islice(remaining, ENTITIES_PER_BATCH - 1)]
             entities = [as_mapping(item) for item in chunk]
@@ -335,34 +379,6 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
             hint="Give dicts, dataclass instances, or other objects with public attributes.",
         )
     return fields
-
-
-def fields_of(value: object) -> Mapping[str, Any] | None:
-    """Return the fields of a mapping or an object; None if it has none.
-
-    Classes that declare their fields have the declared ones. Other objects have the public
-    attributes of the instance, so that an object without public attributes, such as a pandas
-    Series, is not taken for an entity without fields.
-    """
-    if isinstance(value, Mapping):
-        return value
-    kind = type(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, type) or kind.__module__ == "builtins":
-        return None  # classes, functions and modules have attributes too
-    for give in ("model_dump", "_asdict"):  # of pydantic; of named tuples
-        if callable(getattr(kind, give, None)):
-            given: Mapping[str, Any] = getattr(value, give)()
-            return given
-    declared = getattr(kind, "__attrs_attrs__", None)
-    names = (
-        [field.name for field in declared]
-        if declared is not None
-        else getattr(kind, "__struct_fields__", None)  # of msgspec
-        or [name for name in getattr(value, "__dict__", ()) if not name.startswith("_")]
-    )
-    return {name: getattr(value, name) for name in names} or None
 
 
 def check_sources(names: Collection[str], descriptor: DatasetDescriptor) -> None:
@@ -472,7 +488,13 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
     if value is None:
         return None
     if isinstance(kind, Primitive | Decimal):
-        return check_value(value.item() if isinstance(value, np.generic) else value, kind, place)
+        if isinstance(value, np.generic):
+            value = to_python(value)
+            if value is None:
+                return None
+        elif isinstance(value, uuid.UUID) and kind == _TEXT:
+            return str(value)
+        return check_value(value, kind, place)
     match kind:
         case ListOf():
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
@@ -482,7 +504,10 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
             if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                 raise _no_fit(value, kind, place)
             return [
-                (check_value(key, _KEY, f"{place}{{}}"), _checked(item, kind.value, f"{place}{{}}"))
+                (
+                    check_value(key, _TEXT, f"{place}{{}}"),
+                    _checked(item, kind.value, f"{place}{{}}"),
+                )
                 for key, item in value.items()
             ]
         case Struct(fields):
@@ -519,54 +544,31 @@ def _no_fit(value: object, kind: Type, place: str) -> SchemaMismatchError:
     )
 
 
-def is_arrow(data: object) -> bool:
-    """Return whether an object gives Arrow data by Arrow's PyCapsule protocol."""
-    # Ask the class: for a relation of DuckDB, any attribute may be one of its columns.
-    kind = type(data)
-    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
-
-
-def stream_of(data: Any) -> pa.RecordBatchReader:
-    """Return the Arrow data of an object as a stream of record batches.
-
-    Raises:
-        InvalidInputError: It gives one column instead of rows.
-    """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if hasattr(
-        type(data), "record_batches"
-    ):  # a view: through the protocol, its errors would lose their class
-        own: pa.RecordBatchReader = data.record_batches()
-        return own
-    try:
-        if hasattr(type(data), "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
-        batch = pa.record_batch(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as exc:
-        raise InvalidInputError(
-            f"{type(data).__name__} gives no rows: {reason_of(exc)}.",
-            hint="Give a table or a frame with named columns, not a single column.",
-        ) from exc
-    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-
-
-def batches_of(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    stream: pa.RecordBatchReader, source: object = None, *, is_dry_run: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a stream in plain layouts; at least one batch.
 
+    Args:
+        stream: The stream.
+        source: Object that gave the stream; None for the stream itself.
+        is_dry_run: Whether the rows are not written.
+
     Raises:
+        InvalidInputError: The rows have been read before, or cannot be read.
         SchemaMismatchError: A column cannot be brought into a plain layout.
     """
     is_empty = True
     rows_at_once = _ROWS_AT_ONCE
     if all(_is_plain(field.type) for field in stream.schema):
         rows_at_once = _ALL_ROWS
-    for batch in stream:
+    source = stream if source is None else source
+    for batch in read_stream(stream, source, is_dry_run=is_dry_run):
         for start in range(0, batch.num_rows, rows_at_once):
             is_empty = False
             yield to_plain(batch.slice(start, rows_at_once))
     if is_empty:  # its shape is checked too
-        yield to_plain(pa.RecordBatch.from_pylist([], schema=stream.schema))
+        yield to_plain(_empty_batch(stream.schema))
 
 
 def to_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -593,28 +595,13 @@ def to_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
+def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def _is_plain(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return not _is_text_in_disguise(kind)
-    if pat.is_dictionary(kind):
-        return _is_plain(kind.value_type)
-    if pat.is_map(kind):
-        return pat.is_string(kind.key_type) and _is_plain(kind.item_type)
-    if pat.is_struct(kind):
-        return all(_is_plain(field.type) for field in kind)
-    if pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind):
-        return _is_plain(kind.value_type)
-    return not (
-        pat.is_string_view(kind)
-        or pat.is_binary_view(kind)
-        or pat.is_list_view(kind)
-        or pat.is_large_list_view(kind)
-        or pat.is_run_end_encoded(kind)
-    )
-
-
-def _is_text_in_disguise(kind: pa.BaseExtensionType) -> bool:
-    return str(kind.extension_name) == "arrow.json"
+    return bool(plain_type(kind) == kind)
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -622,7 +609,9 @@ def _plain(array: pa.Array) -> pa.Array:
     if _is_plain(kind):
         return array
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain(array.storage)
+        if str(kind.extension_name) == "arrow.uuid":
+            return _uuid_texts(array.storage)
+        return array.storage.cast(plain_type(kind))
     if pat.is_string_view(kind):
         return array.cast(pa.string())
     if pat.is_binary_view(kind):
@@ -638,6 +627,21 @@ def _plain(array: pa.Array) -> pa.Array:
         fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
     return _plain_lists(array)
+
+
+def _uuid_texts(array: pa.Array) -> pa.Array:
+    """Return UUIDs, which are 16 bytes, as texts."""
+    raw = np.frombuffer(b"".join(value or bytes(16) for value in array.to_pylist()), np.uint8)
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
+    letters = digits[np.stack([raw >> 4, raw & 15], axis=1)].reshape(-1, 32)
+    texts = np.full((len(letters), 36), ord("-"), np.uint8)
+    taken = 0
+    for start, end in ((0, 8), (9, 13), (14, 18), (19, 23), (24, 36)):
+        texts[:, start:end] = letters[:, taken : taken + end - start]
+        taken += end - start
+    offsets = pa.py_buffer(np.arange(0, 36 * len(texts) + 1, 36, dtype=np.int32))
+    plain = pa.StringArray.from_buffers(len(texts), offsets, pa.py_buffer(texts))
+    return pc.if_else(array.is_valid(), plain, pa.scalar(None, pa.string()))
 
 
 def _decoded(array: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,18 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
-from lakebed.arrow.entities import (
-    as_mapping,
-    fields_of,
-    is_arrow,
-    opened,
-    to_batches,
-    to_column,
-)
+from lakebed.arrow.entities import as_mapping, read_items, to_batches, to_column
+from lakebed.arrow.opening import is_tabular
+from lakebed.arrow.pandas_rows import table_of_pandas
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.errors import SchemaMismatchError, StorageError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Struct, Type
+from lakebed.model.given_rows import fields_of, infer_type, is_pandas
+from lakebed.model.schema import Field, Struct, Type
 from lakebed.store.base import Store
 
 MEMORY_BYTES = 256 * 2**20  # of rows that are held in memory; more wait in a file
@@ -196,26 +192,29 @@ def put_part(
     return StoredPart(key, row_count)
 
 
-def data_batches(data: object, descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
+def data_batches(
+    data: object, descriptor: DatasetDescriptor, *, is_dry_run: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of data with the columns that it has, converted to the dataset's types.
 
     Args:
         data: As for `to_batches`. The columns of dicts or dataclass instances are those that any
             of them has; a missing value is null, or the default of the field.
         descriptor: Descriptor of the dataset.
+        is_dry_run: As for `to_batches`.
 
     Raises:
-        InvalidInputError: `data` is of another kind.
+        InvalidInputError: `data` is of another kind, or gives its rows once and has been read.
         SchemaMismatchError: A value does not fit its field, or is null in a required field.
     """
-    data = opened(data)
-    is_tabular = is_arrow(data)
-    is_pandas = type(data).__module__.startswith("pandas.")
-    is_refused = isinstance(data, str | bytes | Mapping)
-    if isinstance(data, Iterable) and not (is_tabular or is_pandas or is_refused):
-        yield from _of_items(iter(data), descriptor)
+    if is_pandas(data):
+        table = table_of_pandas(data, descriptor.schema, _partial_column)
+        yield from conformed(table.to_batches(), descriptor)
+    elif is_tabular(data):
+        yield from conformed(to_batches(data, descriptor, is_dry_run=is_dry_run), descriptor)
     else:
-        yield from conformed(to_batches(data, descriptor), descriptor)
+        items = read_items(data, is_dry_run=is_dry_run)
+        yield from _of_items(items, descriptor, is_dry_run=is_dry_run)
 
 
 def conformed(
@@ -237,7 +236,9 @@ def conformed(
         yield conformer[1].conform(batch)
 
 
-def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterator[pa.RecordBatch]:
+def _of_items(
+    items: Iterator[object], descriptor: DatasetDescriptor, *, is_dry_run: bool
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of tables and entities, all with the columns that any of them has."""
     tables: list[pa.Table] = []
     waiting: list[dict[str, object]] = []
@@ -248,10 +249,11 @@ def _of_items(items: Iterator[object], descriptor: DatasetDescriptor) -> Iterato
             waiting.clear()
 
     for item in items:
-        if is_arrow(item):
+        if is_tabular(item):
             take()
-            batches = list(conformed(to_batches(item, descriptor), descriptor))
-            tables.append(pa.Table.from_batches(batches))
+            tables.append(
+                pa.Table.from_batches(data_batches(item, descriptor, is_dry_run=is_dry_run))
+            )
             continue
         waiting.append(dict(as_mapping(item)))
         if len(waiting) >= _ENTITIES:
@@ -283,7 +285,8 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
         field = descriptor.schema.find(name)
         if field is None:
             try:
-                columns[name] = pa.array([entity.get(name) for entity in entities])
+                values = [entity.get(name) for entity in entities]
+                columns[name] = pa.array(values, infer_type(values))
             except VALUE_ERRORS as exc:
                 raise SchemaMismatchError(
                     f"Column {name!r} of the data, which the dataset lacks, has values of no "
@@ -293,9 +296,13 @@ def _of_entities(entities: Sequence[dict[str, object]], descriptor: DatasetDescr
         else:
             default = default_of(field)
             values = [entity.get(name, default) for entity in entities]
-            kind = _with_given_parts(field.type, values, name)
-            columns[name] = to_column(values, replace(field, type=kind))
+            columns[name] = _partial_column(values, field)
     return pa.table(columns)
+
+
+def _partial_column(values: Sequence[Any], field: Field) -> pa.Array:
+    kind = _with_given_parts(field.type, values, field.name)
+    return to_column(values, replace(field, type=kind))
 
 
 def _with_given_parts(declared: Type, values: Sequence[object], place: str) -> Type:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as pat
@@ -84,51 +83,62 @@ def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema
         ) from None
 
 
-def find_arrow_schema(source: Any) -> pa.Schema | None:
-    """Return the Arrow schema of a table, frame or stream of any library; None of other objects.
+def schema_of_rows(schema: pa.Schema) -> Schema:
+    """Return the schema of a dataset that takes rows of an Arrow schema, in any layout.
 
     Raises:
-        SchemaMismatchError: The columns of a pandas frame have no Arrow types.
-        Exception: Errors of the library that owns the object.
+        SchemaMismatchError: See `schema_from_arrow`.
+        InvalidNameError: A field name is not legal.
     """
-    kind = type(source)
-    match kind.__module__.partition(".")[0], kind.__name__:
-        case "pandas", "DataFrame":
-            return _schema_of_pandas(source)
-        case "polars", "LazyFrame":
-            return source.head(0).collect().to_arrow().schema
-        case "polars", _ if hasattr(kind, "to_arrow"):
-            return source.head(0).to_arrow().schema
-        case "deltalake", "DeltaTable":
-            return pa.schema(source.schema())
-        case "pyiceberg", "Table" | "StaticTable":
-            return source.schema().as_arrow()
-        case "pyiceberg", "DataScan":
-            return source.projection().as_arrow()
-    if isinstance(declared := getattr(source, "projected_schema", None), pa.Schema):
-        return declared  # of a scanner
-    if isinstance(declared := getattr(source, "schema", None), pa.Schema):
-        return declared
-    if hasattr(kind, "__arrow_c_schema__"):
-        return pa.schema(source)
-    if hasattr(kind, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source).schema
-    return None
-
-
-def _schema_of_pandas(frame: Any) -> pa.Schema:
-    """Return the schema of a pandas frame; the named levels of its index are columns, as for `append`."""
-    levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
     try:
-        rows = frame.reset_index(level=levels) if levels else frame
-        return pa.Schema.from_pandas(rows, preserve_index=False).remove_metadata()
-    except (pa.ArrowException, TypeError, ValueError) as exc:
-        # For a column, Arrow gives the reason first, and then the column.
-        reason = ": ".join(map(str, reversed(exc.args))) or type(exc).__name__
-        raise SchemaMismatchError(
-            f"The columns of the pandas frame have no types: {reason}.",
-            hint="Give each column a name of its own, and one type that Arrow has, such as text.",
-        ) from exc
+        plain = [field.with_type(plain_type(field.type)) for field in schema]
+    except RecursionError:
+        plain = list(schema)  # whose depth is refused
+    return schema_from_arrow(pa.schema(plain))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column has in a layout that Arrow's kernels and Parquet support.
+
+    `lakebed.arrow.entities.to_plain` converts the values.
+
+    >>> plain_type(pa.run_end_encoded(pa.int32(), pa.string_view()))
+    DataType(string)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return _STORED_EXTENSIONS.get(str(kind.extension_name), kind)
+    if pat.is_string_view(kind):
+        return pa.string()
+    if pat.is_binary_view(kind):
+        return pa.binary()
+    if pat.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pat.is_dictionary(kind):
+        inner = plain_type(kind.value_type)
+        return kind if inner == kind.value_type else inner
+    if pat.is_struct(kind):
+        parts = [field.with_type(plain_type(field.type)) for field in kind]
+        return pa.struct(parts)
+    if pat.is_map(kind):
+        key = plain_type(kind.key_type)
+        return pa.map_(
+            pa.string() if pat.is_large_string(key) else key,
+            kind.item_field.with_type(plain_type(kind.item_type)),
+        )
+    if not (pat.is_nested(kind) and hasattr(kind, "value_field")):
+        return kind
+    element = kind.value_field.with_type(plain_type(kind.value_type))
+    if pat.is_fixed_size_list(kind):
+        return pa.list_(element, kind.list_size)
+    return pa.list_(element) if pat.is_list(kind) else pa.large_list(element)
+
+
+# The values of these are texts and booleans, stored in another form.
+_STORED_EXTENSIONS = {
+    "arrow.json": pa.string(),
+    "arrow.uuid": pa.string(),
+    "arrow.bool8": pa.bool_(),
+}
 
 
 def _fields(

@@ -17,7 +17,7 @@ from lakebed.common.html import facts_to_html, shortened
 from lakebed.common.shown import cut
 from lakebed.errors import InvalidInputError, PartitionSpecError, SchemaMismatchError
 from lakebed.model import field_edits, renaming
-from lakebed.model.arrow_types import find_arrow_schema, schema_from_arrow
+from lakebed.model.arrow_types import schema_of_rows
 from lakebed.model.avro import check_avro_names, check_depth, schema_from_avro, schema_to_avro
 from lakebed.model.dataclass_types import declared_fields, schema_from_dataclass
 from lakebed.model.declared import (
@@ -26,6 +26,7 @@ from lakebed.model.declared import (
     checks_from_table,
     to_tables,
 )
+from lakebed.model.given_rows import find_arrow_schema, find_declared_schema
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.kite_forms import MAPPING, find_mapping, find_strategy
 from lakebed.model.names import (
@@ -46,7 +47,7 @@ from lakebed.model.schema import (
     dotted_types,
     walk,
 )
-from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.spark_types import schema_from_spark, spark_frame_of
 
 # Compressions of each format; the first is the default.
 COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
@@ -600,7 +601,7 @@ def read_schema(source: object) -> Schema:
     if isinstance(source, Schema):
         return source
     if isinstance(source, pa.Schema):
-        return schema_from_arrow(source)
+        return schema_of_rows(source)
     if isinstance(source, type) and declared_fields(source) is not None:
         return schema_from_dataclass(source)
     source = _as_avro_text(source)
@@ -629,6 +630,21 @@ def find_schema_of_rows(source: object) -> Schema | None:
         SchemaMismatchError: It holds an unsupported type.
         InvalidNameError: A field name is not legal.
     """
+    declared = find_schema_unread(source)
+    if declared is not None:
+        return declared
+    found = find_arrow_schema(source)
+    return None if found is None else schema_of_rows(found)
+
+
+def find_schema_unread(source: object) -> Schema | None:
+    """Return the schema that an object has without reading rows; None if it has none.
+
+    Raises:
+        SchemaMismatchError: It holds an unsupported type.
+        InvalidNameError: A field name is not legal.
+    """
+    source = spark_frame_of(source)
     # To ask a LazyFrame for its schema is a warning.
     is_lazy = type(source).__module__.startswith("polars.")
     # A Spark DataFrame has the schema, and the schema its JSON form: no pyspark is needed here.
@@ -637,8 +653,8 @@ def find_schema_of_rows(source: object) -> Schema | None:
         return inner
     if hasattr(inner, "jsonValue"):
         return schema_from_spark(inner.jsonValue())
-    found = find_arrow_schema(source)
-    return None if found is None else schema_from_arrow(found)
+    found = find_declared_schema(source)
+    return None if found is None else schema_of_rows(found)
 
 
 def _avro_document(source: object) -> Mapping[str, Any] | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import reprlib
+import warnings
+from collections.abc import Collection
 from typing import Any
 
-from lakebed.errors import SchemaMismatchError
+from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.names import check_field_name
 from lakebed.model.schema import (
     Decimal,
@@ -44,6 +46,32 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHAR = re.compile(r"(?:var)?char\(\d+\)")
 _COLLATED = re.compile(r"string collate (\w+)")
 _PLAIN_COLLATION = "UTF8_BINARY"
+
+
+def spark_frame_of(data: Any, levels: Collection[str] | None = None) -> Any:
+    """Return a frame of pandas-on-Spark as a frame of Spark, and every other object unchanged.
+
+    Args:
+        data: Rows.
+        levels: Names of levels of its index that are columns as well; None for all that have a name.
+    """
+    if not type(data).__module__.startswith("pyspark.pandas."):
+        return data
+    if type(data).__name__ != "DataFrame":
+        raise InvalidInputError(
+            f"A {type(data).__name__} of pandas-on-Spark is not rows.",
+            hint="Give a frame: data.to_frame().",
+        )
+    known = set(data.columns)
+    chosen = [
+        name
+        for name in data.index.names
+        if name is not None and name not in known and (levels is None or name in levels)
+    ]
+    rows = data.reset_index(level=chosen) if chosen else data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the index, which only numbers the rows, is left out
+        return rows.to_spark()
 
 
 def schema_from_spark(document: object, declared: Schema | None = None) -> Schema:

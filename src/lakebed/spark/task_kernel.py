@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, write_batches
 from lakebed.arrow.workers import gather
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
-from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.spark_types import schema_from_spark, spark_frame_of
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.few import FEW_ROWS, giving_few, rows_if_few
 from lakebed.spark.native_write import can_write_natively, write_natively
@@ -45,9 +45,16 @@ _MEASURED = str(2**26)  # Spark's own default
 _ZONE = "spark.sql.session.timeZone"
 
 
-def is_spark_frame(data: object) -> bool:
-    """Return whether `data` is a Spark DataFrame, classic or Connect, without importing pyspark."""
-    return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
+def find_spark_frame(data: object, levels: Collection[str] | None = None) -> DataFrame | None:
+    """Return rows of Spark, classic, Connect or pandas-on-Spark, as a frame; None of other rows.
+
+    Args:
+        data: Rows.
+        levels: As for `spark_frame_of`.
+    """
+    frame: Any = spark_frame_of(data, levels)
+    is_frame = type(frame).__module__.startswith("pyspark.sql.") and hasattr(frame, "mapInArrow")
+    return frame if is_frame else None
 
 
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:

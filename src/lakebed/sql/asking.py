@@ -64,6 +64,11 @@ def ask(
                 connection.register(name, open_table(name))
             except DatasetNotFoundError as exc:
                 missing[name] = exc  # it may be the name of a part of the query itself
+            except duckdb.Error as exc:
+                raise InvalidInputError(
+                    f"DuckDB cannot read the table {name!r}: {_first_paragraph(exc)}",
+                    hint="Cast its columns to other types, or leave them out.",
+                ) from exc
         # From here on the query can read only the registered tables, and cannot change settings.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

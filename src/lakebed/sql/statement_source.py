@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakebed.arrow.entities import table_of
 from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.dataset import Dataset
@@ -19,6 +20,7 @@ from lakebed.errors import (
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Type
+from lakebed.model.spark_types import spark_frame_of
 from lakebed.model.sql_dialect import to_text
 from lakebed.sql.asking import ask, check_tables, rows_of
 from lakebed.sql.lake_access import StatementOrder, open_table
@@ -52,6 +54,7 @@ class QuerySource:
         self._query = query
         self._pinned: dict[str, Dataset | View] = {}
         self._views: dict[str, str] = {}
+        self._given: dict[str, pa.Table] = {}
 
     @property
     def base(self) -> Dataset | View | None:
@@ -126,8 +129,15 @@ class QuerySource:
         return ask(own.sql(dialect="duckdb"), self._open, tuple(names))
 
     def _open(self, key: str) -> object:
-        given = _given_table(self._order, key)
-        return rows_of(self._snapshot(key)) if given is None else given
+        if key in self._order.tables:
+            return self._given_table(key)
+        return rows_of(self._snapshot(key))
+
+    def _given_table(self, key: str) -> pa.Table:
+        """Return a table of the caller, which is read once for the whole statement."""
+        if key not in self._given:
+            self._given[key] = _read_given(self._order, key)
+        return self._given[key]
 
     def _key_of(self, table: exp.Table) -> str:
         """Return the name by which a table is registered: with its version, if it names one."""
@@ -162,9 +172,10 @@ class QuerySource:
         assert spark is not None  # asked by the callers
         if key in self._views:
             return self._views[key]
-        given = self._order.tables.get(key)
-        if given is not None:
-            frame = spark.createDataFrame(_as_table(key, given))
+        if key in self._order.tables:
+            given = spark_frame_of(self._order.tables[key])
+            is_frame = type(given).__module__.startswith("pyspark.sql.")
+            frame = given if is_frame else spark.createDataFrame(self._given_table(key))
         else:
             is_view = (
                 key == table.name
@@ -193,15 +204,19 @@ def rows_by_name(order: StatementOrder, name: str) -> object:
     Raises:
         DatasetNotFoundError: Neither has the name.
     """
-    given = _given_table(order, name)
-    return rows_of(open_table(order.lake, name)) if given is None else given
+    if name in order.tables:
+        return _read_given(order, name)
+    return rows_of(open_table(order.lake, name))
 
 
-def _given_table(order: StatementOrder, name: str) -> pa.Table | None:
-    given = order.tables.get(name)
-    if given is None:
-        return None
-    table = _as_table(name, given)
+def _read_given(order: StatementOrder, name: str) -> pa.Table:
+    given = order.tables[name]
+    try:
+        table = table_of(given, is_dry_run=order.is_dry_run)
+    except InvalidInputError as exc:
+        raise InvalidInputError(
+            f"The table {name!r} is a {type(given).__name__}. {exc.message}", hint=exc.hint
+        ) from exc
     check_distinguished(f"table {name!r}", table.column_names)
     return table
 
@@ -292,19 +307,6 @@ def check_distinguished(source: str, names: Sequence[str]) -> None:
             f"SQL cannot distinguish the columns {first!r} and {second!r} of {source}.",
             hint="Give one of them another name; a query does it by SELECT … AS ….",
         )
-
-
-def _as_table(name: str, given: Any) -> pa.Table:
-    if isinstance(given, pa.Table):
-        return given
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if isinstance(given, list) and all(isinstance(row, Mapping) for row in given):
-        return pa.Table.from_pylist(given)
-    raise InvalidInputError(
-        f"The table {name!r} is {shown(given)}.",
-        hint="Give a table of pyarrow, a frame of pandas or Polars, or a list of dicts.",
-    )
 
 
 def checked_tables(tables: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -169,7 +169,7 @@ def merge(
             hint="Their fields are in the document: repeat the run that wrote them, or delete and "
             "append.",
         )
-    frame = _frame_of(data)
+    frame = _frame_of(data, state.descriptor)
     if is_dry_run:
         spark = None  # rows for tasks would have to lie in the store
     elif frame is not None and spark is None:
@@ -185,7 +185,8 @@ def merge(
             if frame is not None:  # Arrow has no collations: they would be lost unseen
                 schema_from_spark(frame.schema.jsonValue(), state.descriptor.schema)
             plain = data if frame is None else frame.toArrow()
-            rows = stack.enter_context(hold(data_batches(plain, of_data)))
+            batches = data_batches(plain, of_data, is_dry_run=is_dry_run or store.is_dry_run)
+            rows = stack.enter_context(hold(batches))
         if not rows.schema.names:
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
@@ -272,13 +273,12 @@ def _no_rows(
     return HeldRows(keys, []), left
 
 
-def _frame_of(data: object) -> Any:
-    """Return the data if it is a Spark DataFrame, else None."""
+def _frame_of(data: object, descriptor: DatasetDescriptor) -> Any:
+    """Return rows of Spark as a frame of Spark; None of other rows."""
     if type(data).__module__.startswith("pyspark."):
-        from lakebed.spark.task_kernel import is_spark_frame
+        from lakebed.spark.task_kernel import find_spark_frame
 
-        if is_spark_frame(data):
-            return data
+        return find_spark_frame(data, descriptor.schema.names)
     return None
 
 
