@@ -232,7 +232,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "NA of pandas": (pd.NA, REFUSED),
     "NaT of pandas": (pd.NaT, REFUSED),
     "interval of pandas": (pd.Interval(0, 1), REFUSED),
-    "scalar of Arrow": (pa.scalar(1), REFUSED),
+    "scalar of Arrow": (pa.scalar(1), 1),
     "timedelta": (dt.timedelta(1), REFUSED),
     "time of day": (dt.time(1), REFUSED),
     "complex": (1j, REFUSED),
