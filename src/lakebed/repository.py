@@ -1108,7 +1108,7 @@ class TreeGroup:
         """Write the submissions of a view as a telemetry tree, or add them to one.
 
         The tree has a level of directories for each dimension, and in these, files of lines
-        `<uuid><tab><json>`: `20130612/nightly/winnt/001.lz4`. `adopt` accepts such a
+        `<uuid><tab><json>`: `20130612/nightly/winnt/001.gz`. `adopt` accepts such a
         tree. A later export to the same tree writes only the directories that do not exist yet:
         the content of each is recorded beside the tree, where its readers do not look.
 

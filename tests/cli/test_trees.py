@@ -113,9 +113,9 @@ def test_tree_is_exported_and_adopted(cli, tmp_path: Path, dimensions: Path, wri
     cli("adopt", tmp_path / "tree" / "pings", "--telemetry", dimensions)
 
     assert done["files"] == [
-        "Fennec/OTHER/001.lz4",
-        "Firefox/nightly/001.lz4",
-        "OTHER/nightly/001.lz4",
+        "Fennec/OTHER/001.gz",
+        "Firefox/nightly/001.gz",
+        "OTHER/nightly/001.gz",
     ]
     assert [one["row_count"] for one in found] == [1, 1, 1]
     rows = cli.json("query", tmp_path / "tree" / "pings", "--columns", "uuid,application_name")
@@ -205,3 +205,18 @@ def test_strategy_in_the_schema_is_taken_by_create(cli, tmp_path: Path, write) -
         "hash(userId, 53) as userId_hash"
     )
     assert not repository.open("flat").descriptor.is_partitioned
+
+
+@pytest.mark.parametrize("compression", ["lz4", "xz"])
+def test_export_that_spark_cannot_read_says_so_on_stderr(
+    cli, tmp_path: Path, dimensions: Path, write, compression: str
+) -> None:
+    address = tmp_path / "lake" / "pings"
+    cli("import", address, write("pings.tsv", LINES), "--dimensions", dimensions)
+
+    call = ("export", address, tmp_path / "tree", f"--telemetry={dimensions}")
+    told = cli(*call, "--compression", compression, "--dry-run")
+
+    assert f".{compression}" in told.stderr
+    assert "gzip or zstd" in told.stderr
+    assert "Spark" not in cli(*call).stderr

@@ -177,7 +177,7 @@ def test_file_that_is_not_as_it_was_written_is_a_change(
     pings: lakebed.Dataset, tmp_path: Path, damage: str
 ) -> None:
     exported(pings, tmp_path / "tree")
-    path = tmp_path / "tree" / DAYS[0] / "nightly" / "001.lz4"
+    path = tmp_path / "tree" / DAYS[0] / "nightly" / "001.gz"
     path.unlink() if damage == "remove" else path.write_bytes(path.read_bytes()[:-1])
 
     with pytest.raises(AlreadyExistsError, match="nightly"):
@@ -194,12 +194,12 @@ def test_place_with_files_of_others_is_refused(pings: lakebed.Dataset, tmp_path:
         exported(pings, tmp_path / "tree")
     (tmp_path / "tree" / "mine").unlink()
     exported(pings, tmp_path / "tree")
-    other = tmp_path / "tree" / DAYS[1] / "nightly" / "001.lz4"
+    other = tmp_path / "tree" / DAYS[1] / "nightly" / "001.gz"
     other.parent.mkdir(parents=True)
     other.write_text("of another program")
     pings.append(day(DAYS[1]))
 
-    with pytest.raises(AlreadyExistsError, match=f"{DAYS[1]}/nightly/001.lz4"):
+    with pytest.raises(AlreadyExistsError, match=f"{DAYS[1]}/nightly/001.gz"):
         exported(pings, tmp_path / "tree")
 
     assert other.read_text() == "of another program"
@@ -266,7 +266,7 @@ def test_failed_export_leaves_nothing(pings: lakebed.Dataset, tmp_path: Path) ->
     with pytest.raises(InvalidInputError):
         exported(long, tmp_path / "tree", options=TelemetryOptions(named=2))
 
-    assert not (tmp_path / "tree").exists() or list((tmp_path / "tree").rglob("*.lz4")) == []
+    assert not (tmp_path / "tree").exists() or list((tmp_path / "tree").rglob("*.gz")) == []
     exported(pings.where("day < 'd'"), tmp_path / "tree")
 
 

@@ -96,13 +96,13 @@ def test_tree_is_that_of_the_document(pings: lakebed.Dataset, tmp_path: Path) ->
     done = exported(pings, tmp_path / "tree")
 
     assert done.files == (
-        "20130611/UNKNOWN/OTHER/001.lz4",
-        "20130611/release/UNKNOWN/001.lz4",
-        "20130612/OTHER/darwin/001.lz4",
-        "20130612/nightly/winnt/001.lz4",
+        "20130611/UNKNOWN/OTHER/001.gz",
+        "20130611/release/UNKNOWN/001.gz",
+        "20130612/OTHER/darwin/001.gz",
+        "20130612/nightly/winnt/001.gz",
     )
-    path = tmp_path / "tree" / "20130612" / "nightly" / "winnt" / "001.lz4"
-    with pa.CompressedInputStream(pa.OSFile(str(path)), "lz4") as stream:
+    path = tmp_path / "tree" / "20130612" / "nightly" / "winnt" / "001.gz"
+    with pa.CompressedInputStream(pa.OSFile(str(path)), "gzip") as stream:
         assert stream.read().decode() == "".join(
             f"{one['uuid']}\t{one['document']}\n" for one in submissions(*PINGS)[:2]
         )
@@ -119,7 +119,7 @@ def test_files_are_cut_at_their_size_and_numbered(pings: lakebed.Dataset, tmp_pa
         options=TelemetryOptions(max_bytes=10 * each),
     )
 
-    assert [path.rpartition("/")[2] for path in done.files] == ["001.lz4", "002.lz4", "003.lz4"]
+    assert [path.rpartition("/")[2] for path in done.files] == ["001.gz", "002.gz", "003.gz"]
     assert done.row_count == 25
 
 
@@ -144,7 +144,7 @@ def test_schema_of_the_export_says_levels_and_allowed_values(
 
     done = exported(pings, tmp_path / "tree", schema)
 
-    assert done.files == ("OTHER/001.lz4", "UNKNOWN/001.lz4", "release/001.lz4")
+    assert done.files == ("OTHER/001.gz", "UNKNOWN/001.gz", "release/001.gz")
 
 
 @pytest.mark.parametrize("is_partitioned", [True, False])
@@ -181,9 +181,9 @@ def test_schema_that_a_dataset_was_made_by_exports_it_whatever_its_types(
         ("2013_06_12", "true", "false") if is_partitioned else ("20130612", "True", "False")
     )
     assert files == (
-        f"7/2/{day}/{yes}/001.lz4",
-        f"OTHER/OTHER/OTHER/{no}/001.lz4",
-        "UNKNOWN/UNKNOWN/UNKNOWN/UNKNOWN/001.lz4",
+        f"7/2/{day}/{yes}/001.gz",
+        f"OTHER/OTHER/OTHER/{no}/001.gz",
+        "UNKNOWN/UNKNOWN/UNKNOWN/UNKNOWN/001.gz",
     )
 
 
@@ -220,7 +220,7 @@ def test_values_that_are_written_alike_share_a_directory_and_are_told(tmp_path: 
 
     done = exported(odd, tmp_path / "tree")
 
-    assert done.files == ("_._.._etc/001.lz4", "_/001.lz4", "a_b/001.lz4")
+    assert done.files == ("_._.._etc/001.gz", "_/001.gz", "a_b/001.gz")
     assert done.shared == ("a_b",)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lake", "tree"]
 

@@ -16,7 +16,12 @@ from lakebed.common.shown import counted
 from lakebed.dataset import Dataset
 from lakebed.model.descriptor import COMPRESSIONS
 from lakebed.repository import Repository
-from lakebed.tables.trees.telemetry import MAX_BYTES, IfChanged, TelemetryOptions
+from lakebed.tables.trees.telemetry import (
+    DEFAULT_COMPRESSION,
+    MAX_BYTES,
+    IfChanged,
+    TelemetryOptions,
+)
 
 _MAX_NAMED = 5  # directories in a note
 
@@ -45,9 +50,9 @@ _MAX_NAMED = 5  # directories in a note
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS["submissions"]),
-    default="lz4",
+    default=DEFAULT_COMPRESSION,
     show_default=True,
-    help="Compression of the files.",
+    help="Compression of the files; Spark does not read lz4 and xz.",
 )
 @click.option(
     "--max-bytes",
@@ -92,7 +97,7 @@ def export(
     """Write submissions as a tree of files for other tools.
 
     TARGET is an empty directory or bucket prefix, or a tree of earlier exports, to which missing
-    directories are added. A file, such as 20130612/nightly/winnt/001.lz4, holds lines of a uuid, a
+    directories are added. A file, such as 20130612/nightly/winnt/001.gz, holds lines of a uuid, a
     tab and a document. `adopt` takes such a tree.
     """
     view = dataset if where is None else dataset.where(where)
@@ -115,6 +120,8 @@ def export(
             f"of {counted(done.size_bytes, 'byte')}, and replace "
             f"{counted(len(done.replaced), 'directory', 'directories')}."
         )
+    for note in done.notes:
+        output.note(note)
     if done.shared:
         output.note(
             f"{counted(len(done.shared), 'directory', 'directories')} shared by values whose names "
@@ -139,5 +146,6 @@ def export(
         "unchanged": list(done.unchanged),
         "replaced": list(done.replaced),
         "kept": list(done.kept),
+        "notes": list(done.notes),
     }
     output.record(record)

@@ -1,7 +1,7 @@
 """Mozilla's telemetry trees: a directory for each dimension; lines of uuid, tab and JSON in files.
 
 There are two forms. In the form of the design, every dimension is a directory, and files are
-numbered: `20130612/nightly/winnt/001.lz4`. In the form of the finished code, the last two dimensions
+numbered: `20130612/nightly/winnt/001.gz`. In the form of the finished code, the last two dimensions
 are part of the file name:
 `saved_session/Firefox/nightly/28.0a1/20131112030204.20131113.v1.log.<32 hex>.xz`.
 
@@ -55,7 +55,14 @@ from lakebed.work.adoption import Adoption, check_all_listed
 IfChanged = Literal["error", "keep", "replace"]
 NAMED = 2
 """Number of dimensions in file names, in trees of the finished code."""
+DEFAULT_COMPRESSION = "gzip"  # every release of Spark reads it without native libraries
 MAX_BYTES = 500_000_000  # of lines in a file, as in the finished code
+_UNREAD_BY_SPARK = {
+    "lz4": "Spark does not read .lz4 files of LZ4 frames: spark.read.text ends its session with "
+    "OutOfMemoryError.",
+    "xz": "Spark has no codec for .xz: spark.read.text returns the compressed bytes as lines, without "
+    "an error.",
+}
 _OPEN_FILES = 64
 _MAX_BEGINNING = 200  # of a file's name, which ends with version, number and compression
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_.]")
@@ -160,6 +167,7 @@ class TelemetryExport:
         replaced: Directories, or name prefixes, whose lines have changed and whose files were
             replaced, or removed if no lines are left.
         kept: Directories, or name prefixes, whose lines have changed and which were kept.
+        notes: Readers that cannot read files of this compression.
         is_dry_run: True if nothing was written.
     """
 
@@ -172,6 +180,7 @@ class TelemetryExport:
     unchanged: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     is_dry_run: bool = False
 
 
@@ -181,15 +190,15 @@ class TelemetryOptions:
 
     Attributes:
         named: Number of last dimensions that are part of file names: 0 for the design's tree of
-            `001.lz4`, 2 for that of the finished code.
-        compression: lz4, xz, gzip, zstd or uncompressed.
+            `001.gz`, 2 for that of the finished code.
+        compression: gzip, zstd, lz4, xz or uncompressed. Spark does not read lz4 and xz.
         max_bytes: Maximal size of the lines of a file before compression: a number of bytes, or
             text such as `64MB`.
         version: Version of the records, in file names such as `v1`.
     """
 
     named: int = 0
-    compression: str = "lz4"
+    compression: str = DEFAULT_COMPRESSION
     max_bytes: int = MAX_BYTES
     version: int = 1
 
@@ -199,7 +208,7 @@ class TelemetryOptions:
             self,
             *,
             named: int = 0,
-            compression: str = "lz4",
+            compression: str = DEFAULT_COMPRESSION,
             max_bytes: Size = MAX_BYTES,
             version: int = 1,
         ) -> None: ...
@@ -290,8 +299,15 @@ def export(
         unchanged=left.unchanged,
         replaced=changed if if_changed == "replace" else (),
         kept=changed if if_changed == "keep" else (),
+        notes=_notes(options),
         is_dry_run=is_dry_run,
     )
+
+
+def _notes(options: TelemetryOptions) -> tuple[str, ...]:
+    """Return which readers the compression shuts out, with the remedy."""
+    reason = _UNREAD_BY_SPARK.get(options.compression)
+    return () if reason is None else (f"{reason} Compress the tree as gzip or zstd for Spark.",)
 
 
 def _to_write(left: Difference, target: Store, if_changed: IfChanged) -> frozenset[str]:
