@@ -825,7 +825,8 @@ class Repository(RefusesFormerNames):
         from lakebed.sql.lake_access import PrefixedLake, StatementOrder
 
         lake = PrefixedLake(self, prefix)
-        result = any_statement.run(StatementOrder(lake=lake, spark=spark, tables={}), text)
+        order = StatementOrder(lake=lake, spark=spark, tables={}, must_purge=True)
+        result = any_statement.run(order, text)
         return summaries.as_table(result, text, prefix)
 
     def _on_dry_run(self) -> Repository:

@@ -3,6 +3,8 @@
 import datetime as dt
 import functools
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,23 +182,34 @@ def test_sql_gives_what_views_give(spark: Any, events: Any, many: list[Predicate
     }
 
 
+def commit_elsewhere(directory: Path) -> None:
+    """Change datasets in another process."""
+    code = (
+        "import datetime as dt, sys, lakebed\n"
+        "lake = lakebed.open_repository(sys.argv[1])\n"
+        "at = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)\n"
+        "lake['events'].append([{'n': n, 'id': None, 'at': at, 'x': None} for n in range(5)])\n"
+        "lake.drop('gone')\n"
+        "lake.create('new-one', lake['events'].descriptor)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(directory)], check=True)
+
+
 def test_view_shows_one_version_until_it_is_refreshed(spark: Any, tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
-    events, gone = create(lake), create(lake, "gone")
+    create(lake)
+    create(lake, "gone")
     attached = lakebed.spark.attach(spark, lake, prefix="v_")
     before = spark.table("v_events")
 
-    events.append(ROWS[:5])
-    lake.drop("gone")
-    create(lake, "new-one")
+    commit_elsewhere(tmp_path)
 
-    assert gone.name == "gone"
     assert attached.versions == {"v_events": 1, "v_gone": 1}
     assert spark.sql("SELECT count(*) FROM v_events").collect()[0][0] == 240
     assert attached.refresh() is attached
-    assert attached.versions == {"v_events": 2, "v_new-one": 1}
+    assert attached.versions == {"v_events": 2, "v_new-one": 0}
     assert spark.sql("SELECT count(*) FROM v_events").collect()[0][0] == 245
-    assert spark.sql("SELECT count(*) FROM `v_new-one` WHERE n < 3").collect()[0][0] == 3
+    assert spark.sql("SELECT count(*) FROM `v_new-one`").collect()[0][0] == 0
     # On Connect a frame finds its tables anew whenever it is asked.
     assert before.count() == (240 if is_classic(spark) else 245)
     assert not spark.catalog.tableExists("v_gone")

@@ -12,7 +12,7 @@ import pytest
 
 import lakebed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic("the zone of the JVM is set")]
 
 # Stored values, and more constants in Spark's SQL to compare them with.
 DATES = [

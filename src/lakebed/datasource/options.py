@@ -229,7 +229,10 @@ class OptionTexts:
             self._left.pop(name, None)
         if text is None:
             raise InvalidInputError(
-                "No dataset is named.", hint="Give its path to load or save, or as option 'path'."
+                "No dataset is named.",
+                hint="Give its path to load or save, or as option 'path'. A table of Spark's catalog "
+                "does not keep the path: make views of datasets by lakebed.spark.attach(spark, lake), "
+                "or write SELECT … FROM t WITH (path = '…').",
             )
         kind = text.partition(":")[0]
         address = parse_uri(text if kind in KINDS else f"dataset:{text}")

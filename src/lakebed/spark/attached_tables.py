@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
@@ -12,10 +13,13 @@ from lakebed.common.shown import shown
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
+from lakebed.model.sql_heads import FirstWords
 from lakebed.plan.search import plan
+from lakebed.spark.attached_names import Attachment, add_attachment, check_free, remove_attachment
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
 from lakebed.spark.session_sql import SessionSql
+from lakebed.state.own_commits import last_commits
 from lakebed.state.reader import list_repository, read_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
@@ -23,6 +27,12 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+# Statements on a view that Spark refuses, without a word on what to do.
+_CHANGING = frozenset(
+    ("MERGE", "UPDATE", "DELETE", "INSERT", "TRUNCATE", "OPTIMIZE", "VACUUM", "RESTORE")
+)
 
 
 class HasStore(Protocol):
@@ -80,7 +90,12 @@ class AttachedTables:
         self._prefix = prefix
         self._datasets = datasets
         self._views: dict[str, _View] = {}
+        self._commits: dict[str, int] = {}
+        self._given_up: set[str] = set()  # in lower case
+        self._repository: TakesSql | None = None
         self._sql: SessionSql | None = None
+        self._attachment: Attachment | None = None
+        self._lock = threading.RLock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,6 +120,8 @@ class AttachedTables:
     def refresh(self) -> Self:
         """Bring the views to the current versions.
 
+        What this process commits is seen by the next statement without it.
+
         Unless the datasets were named, new datasets are attached too, and views of missing ones are
         dropped. DataFrames that were made from a view before keep their version.
 
@@ -116,17 +133,78 @@ class AttachedTables:
             A read of the head for each dataset, and the cost of `View.spark` for those that have
             changed; without named datasets one LIST of the root. No Spark job.
         """
-        views = {view.name: view for view in self._current_views()}
-        for name, view in views.items():
-            if view is not self._views.get(name):
-                view.frame.createOrReplaceTempView(f"`{name}`")
-        for name in self._views.keys() - views.keys():
-            self._spark.catalog.dropTempView(name)
-        self._views = views
+        with self._lock:
+            self._commits, self._given_up = last_commits(self._store.uri), set()
+            views = {view.name: view for view in self._current_views()}
+            for name, view in views.items():
+                if view is not self._views.get(name):
+                    view.frame.createOrReplaceTempView(f"`{name}`")
+            for name in self._views.keys() - views.keys():
+                self._spark.catalog.dropTempView(name)
+            self._views = views
         return self
+
+    def _catch_up(self) -> None:
+        """Bring the views to the versions that this process has committed since.
+
+        Cost:
+            As `refresh`, of the datasets that were committed to; nothing without such commits.
+        """
+        with self._lock:
+            commits = last_commits(self._store.uri)
+            changed = [
+                name for name, number in commits.items() if self._commits.get(name) != number
+            ]
+            self._commits = commits
+            for dataset in changed:
+                name = self._prefix + dataset
+                if name in self._views or (self._datasets is None and self._is_new(name)):
+                    self._show(name, dataset)
+
+    def _is_new(self, name: str) -> bool:
+        taken = {*self._given_up, *(view.casefold() for view in self._views)}
+        return name.casefold() not in taken
+
+    def _show(self, name: str, dataset: str) -> None:
+        try:
+            view = self._view_of(dataset)
+        except DatasetNotFoundError:
+            if self._views.pop(name, None) is not None:
+                self._spark.catalog.dropTempView(name)
+            return
+        if view is not self._views.get(name):
+            view.frame.createOrReplaceTempView(f"`{name}`")
+            self._views[name] = view
+
+    def _give_up(self, names: Collection[str]) -> None:
+        """Leave views to a later attachment to the same session, which has replaced them."""
+        with self._lock:
+            folded = {name.casefold() for name in names}
+            self._views = {n: view for n, view in self._views.items() if n.casefold() not in folded}
+            self._given_up |= folded
+
+    def _dataset_of(self, name: str) -> str | None:
+        """Return the dataset whose view has a name in SQL, which ignores case; None without one."""
+        folded = name.casefold()
+        length = len(self._prefix)
+        for view in list(self._views):
+            if view.casefold() == folded:
+                return view[length:]
+        own = name[length:]
+        if self._repository is None or name[:length].casefold() != self._prefix.casefold():
+            return None
+        if self._datasets is not None or not own:
+            return None
+        try:
+            return own if self._repository.exists(own) else None
+        except InvalidNameError:
+            return None
 
     def detach(self) -> None:
         """Drop the views, and give `spark.sql` back; a second call does nothing."""
+        if self._attachment is not None:
+            remove_attachment(self._attachment)
+            self._attachment = None
         if self._sql is not None:
             self._sql.give_back()
             self._sql = None
@@ -134,28 +212,48 @@ class AttachedTables:
             self._spark.catalog.dropTempView(name)
         self._views = {}
 
-    def _take_sql(self, repository: TakesSql) -> None:
-        """Let `spark.sql` of the session take statements on the attached datasets."""
+    def _begin(self, repository: TakesSql | None) -> None:
+        """Guard the names of the views in the session.
 
-        def is_ours(name: str) -> bool:
-            own = name.removeprefix(self._prefix)
-            if not name.startswith(self._prefix) or not own:
-                return False
-            if self._datasets is not None:
-                return own in self._datasets
-            try:
-                return name in self._views or repository.exists(own)
-            except InvalidNameError:
-                return False
+        Args:
+            repository: Carries out the statements of `spark.sql` on datasets; None refuses them.
+        """
+        self._repository = repository
+        self._attachment = Attachment(
+            spark=self._spark,
+            names=lambda: self.names,
+            dataset_of=self._dataset_of,
+            catch_up=self._catch_up,
+            give_up=self._give_up,
+        )
+        add_attachment(self._attachment)
+        self._sql = SessionSql(self._spark, self._take)
 
-        def carry(text: str) -> pa.Table:
-            answer = repository._sql_of_session(text, self._spark, self._prefix)
-            if self._datasets is not None:  # one of them may have been dropped
-                self._datasets = tuple(name for name in self._datasets if repository.exists(name))
-            self.refresh()
-            return answer
+    def _take(self, head: FirstWords) -> Callable[[str], pa.Table] | None:
+        dataset = self._dataset_of(head.name)
+        if dataset is None:
+            return None
+        if self._repository is not None:
+            return self._carry
+        if head.verb == "CREATE":
+            check_free(self._spark, head.name, "CREATE TABLE")
+        if head.verb in _CHANGING:
+            raise InvalidInputError(
+                f"{head.verb} of {head.name!r}, the view of the attached dataset {dataset!r}: "
+                "Spark only reads it.",
+                hint="Attach with sql=True to let spark.sql take the statement, or give it to "
+                "lake.sql(text, spark).",
+            )
+        return None
 
-        self._sql = SessionSql(self._spark, is_ours, carry)
+    def _carry(self, text: str) -> pa.Table:
+        repository = self._repository
+        assert repository is not None  # asked by `_take`
+        answer = repository._sql_of_session(text, self._spark, self._prefix)
+        if self._datasets is not None:  # one of them may have been dropped
+            self._datasets = tuple(name for name in self._datasets if repository.exists(name))
+        self.refresh()
+        return answer
 
     def __enter__(self) -> Self:
         return self
@@ -220,8 +318,10 @@ def attach(
     """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
 
     A view shows the fields of its dataset and then the other partition fields, at the version that
-    is current now. `refresh` updates it to a later version. A view of the same name is replaced, as
-    usual in Spark.
+    is current now. What this process commits is seen by the next statement of the session;
+    `refresh` brings later versions of other processes. A view of the same name is replaced, as
+    usual in Spark. Until `detach`, calls that would make another table of the name of a view, such
+    as `saveAsTable` and CREATE TABLE, are refused.
 
     Files that a query does not need are not read, even if its filter is added later: by partition
     fields and by their sources (`time_hour >= …` on a dataset by date), by bounds of columns, and
@@ -260,6 +360,5 @@ def attach(
         datasets = given_names("datasets", datasets)
     session = get_session(spark)
     attached = AttachedTables(session, repository.store, prefix, datasets).refresh()
-    if sql:
-        attached._take_sql(cast("TakesSql", repository))
+    attached._begin(cast("TakesSql", repository) if sql else None)
     return attached

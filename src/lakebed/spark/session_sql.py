@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError
-from lakebed.model.sql_heads import head_of
+from lakebed.model.sql_heads import FirstWords, head_of
+from lakebed.spark.attached_names import catch_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,22 +15,22 @@ if TYPE_CHECKING:
 
 Carry = Callable[[str], "pa.Table"]
 """Carries out a statement, and returns its result as a table."""
+Take = Callable[[FirstWords], Carry | None]
+"""Returns what carries out a statement of some first words; None to leave it to Spark."""
 
 
 class SessionSql:
     """Replacement of `spark.sql`: statements on datasets go to Lakebed, all others to Spark."""
 
-    def __init__(self, spark: SparkSession, is_ours: Callable[[str], bool], carry: Carry) -> None:
+    def __init__(self, spark: SparkSession, take: Take) -> None:
         """Take over `spark.sql` of a session.
 
         Args:
             spark: The session.
-            is_ours: Returns whether a name in a statement stands for a dataset.
-            carry: Carries out a statement on it.
+            take: Decides about the statements that name a table alone.
         """
         self._spark = spark
-        self._is_ours = is_ours
-        self._carry: Carry | None = carry
+        self._take: Take | None = take
         self._had = vars(spark).get("sql")  # of an attachment before
         self._before = spark.sql
         spark.sql = self  # type: ignore[method-assign]  # the point of it
@@ -38,22 +39,26 @@ class SessionSql:
         """Run a statement, as `SparkSession.sql`.
 
         Raises:
-            InvalidInputError: A statement on a dataset has parameters.
+            InvalidInputError: A statement on a dataset has parameters, or is not taken.
         """
+        if self._take is None:
+            return self._before(sqlQuery, *args, **kwargs)
+        catch_up(self._spark)
         head = head_of(sqlQuery) if isinstance(sqlQuery, str) else None
         is_named = head is not None and head.name not in ("", "?") and not head.qualifier
-        if self._carry is None or head is None or not is_named or not self._is_ours(head.name):
+        carry = self._take(head) if head is not None and is_named else None
+        if carry is None or head is None:
             return self._before(sqlQuery, *args, **kwargs)
         if any(args) or any(kwargs.values()):
             raise InvalidInputError(
                 f"{head.verb} of dataset {head.name!r} has parameters.",
                 hint="Write literals, or name a view of Spark that holds the values.",
             )
-        return self._spark.createDataFrame(self._carry(sqlQuery))
+        return self._spark.createDataFrame(carry(sqlQuery))
 
     def give_back(self) -> None:
         """Give `spark.sql` back, or pass all on if another attachment has taken it since."""
-        self._carry = None
+        self._take = None
         if vars(self._spark).get("sql") is not self:
             return
         if self._had is None:

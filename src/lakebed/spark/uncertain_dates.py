@@ -1,8 +1,8 @@
 """Dates and times that Spark passes to its reader of Parquet as others.
 
 A filter reaches the reader as `java.sql.Date` or `java.sql.Timestamp`, in the zone of the JVM by the
-calendar of the time. They have no days from 1582-10-05 to 14; a date is a midnight, so it is no day
-that the zone skipped. Spark then compares the bounds of row groups with a later day, and drops
+calendar of the time. They have no days from 1582-10-05 to 14. A date is a midnight, so that it cannot
+be a day that the zone skipped. Spark then compares the bounds of row groups with a later day, and drops
 groups that hold the rows.
 """
 

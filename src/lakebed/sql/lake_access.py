@@ -69,6 +69,8 @@ class StatementOrder:
         tables: Arrow tables that a statement may name.
         run: Name of the run.
         is_dry_run: Whether nothing is written.
+        must_purge: Whether DROP TABLE is refused without PURGE: in Spark it leaves the rows of a
+            table that lies elsewhere.
     """
 
     lake: SqlLake
@@ -76,6 +78,7 @@ class StatementOrder:
     tables: Mapping[str, Any]
     run: str | None = None
     is_dry_run: bool = False
+    must_purge: bool = False
 
 
 class PrefixedLake:
@@ -97,12 +100,7 @@ class PrefixedLake:
         Raises:
             DatasetNotFoundError: The name lacks the prefix, or there is no such dataset.
         """
-        if not name.startswith(self._prefix):
-            raise DatasetNotFoundError(
-                f"There is no view {name!r} of a dataset.",
-                hint=f"Views of datasets begin with {self._prefix!r}.",
-            )
-        return self._lake.open(name.removeprefix(self._prefix))
+        return self._lake.open(self._own(name))
 
     def list(self) -> list[str]:
         """Return the names of all views."""
@@ -110,21 +108,40 @@ class PrefixedLake:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a dataset of this name."""
-        own = name.removeprefix(self._prefix)
-        return name.startswith(self._prefix) and self._lake.exists(own)
+        return self._has_prefix(name) and self._lake.exists(self._own(name))
 
     def create(self, name: str, schema: object, **options: Any) -> Dataset:
         """Create a dataset."""
-        return self._lake.create(name.removeprefix(self._prefix), schema, **options)
+        return self._lake.create(self._own(name), schema, **options)
 
     def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
         """Delete a dataset."""
-        return self._lake.drop(name.removeprefix(self._prefix), if_missing=if_missing)
+        return self._lake.drop(self._own(name), if_missing=if_missing)
+
+    def _has_prefix(self, name: str) -> bool:
+        return name[: len(self._prefix)].casefold() == self._prefix.casefold()
+
+    def _own(self, name: str) -> str:
+        """Return the name of a dataset, as it is spelt; Spark ignores case in names.
+
+        Raises:
+            DatasetNotFoundError: The name lacks the prefix.
+        """
+        if not self._has_prefix(name):
+            raise DatasetNotFoundError(
+                f"There is no view {name!r} of a dataset.",
+                hint=f"Views of datasets begin with {self._prefix!r}.",
+            )
+        own = name[len(self._prefix) :]
+        if self._lake.exists(own):
+            return own
+        alike = [name for name in self._lake.list() if name.casefold() == own.casefold()]
+        return alike[0] if len(alike) == 1 else own
 
     def _write_new(
         self, name: str, data: object, options: Mapping[str, Any], run: str | None
     ) -> Commit:
-        return self._lake._write_new(name.removeprefix(self._prefix), data, options, run)
+        return self._lake._write_new(self._own(name), data, options, run)
 
     def _on_dry_run(self) -> SqlLake:
         return PrefixedLake(self._lake._on_dry_run(), self._prefix)

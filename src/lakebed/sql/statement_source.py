@@ -59,7 +59,8 @@ class QuerySource:
     @property
     def base(self) -> Dataset | View | None:
         """The version of the target that the query reads; None if it does not read it."""
-        return self._pinned.get(self._target)
+        target = self._target.casefold()
+        return next((self._pinned[key] for key in self._pinned if key.casefold() == target), None)
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of the result.
@@ -179,7 +180,7 @@ class QuerySource:
         else:
             is_view = (
                 key == table.name
-                and key != self._target
+                and key.casefold() != self._target.casefold()
                 and spark.catalog.tableExists(quoted_name(key))
             )
             if is_view or not self._is_dataset(table.name):

@@ -35,6 +35,7 @@ from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import FILES, HISTORY, RUNS, SOURCES, Edit, Lists, Segments, column_of
 from lakebed.state.moving import remove_or_leave
+from lakebed.state.own_commits import note_commit
 from lakebed.state.reader import Head, remember
 from lakebed.state.rerun_guard import check_rerun
 from lakebed.state.reservation import LEASE
@@ -262,6 +263,7 @@ def put_head(
             for swaps in every:
                 swaps.take_back()
         raise
+    note_commit(store.uri, new.layout.name)
     if is_remembered:
         remember(store, head.key, etag, new)
     replaced = [head.key]
