@@ -124,6 +124,25 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(
                 assert _is_same(block.body, printed), f"{page_name(page)}:{block.line}\n{printed}"
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in PAGES
+        if any(block.is_run for block in blocks_of(page.read_text(encoding="utf-8")))
+    ],
+    ids=page_name,
+)
+def test_a_process_that_runs_the_code_of_a_page_ends_with_success(page: Path) -> None:
+    """What libraries do at the end of a process shows in its exit status alone."""
+    test = f"{test_code_of_a_page_runs_and_prints_what_the_page_says.__name__}[{page_name(page)}]"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{test}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}{done.stderr}"
+
+
 FIRST_PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "getting-started.md"]
 
 
