@@ -292,6 +292,12 @@ class Model:
             self.store.act = None
             return
         except InvalidInputError as exc:
+            if "would delete all rows" in str(exc):
+                assert not data, self.told
+                assert given["missing"] == "delete", self.told
+                assert "missing_where" not in given, self.told
+                self.store.act = None
+                return
             if "outside the view" not in str(exc):
                 raise
             assert clauses.applied(self.rows, data, on, run, set(SCHEMA.names))[1], self.told

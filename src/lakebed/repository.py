@@ -329,6 +329,12 @@ class Repository(RefusesFormerNames):
         """Create a dataset with its first rows; the options are those of `create`."""
         from lakebed.arrow.entities import described
 
+        if type(data).__module__.startswith("pyspark."):
+            from lakebed.spark.task_kernel import check_frame, find_spark_frame
+
+            frame = find_spark_frame(data)
+            if frame is not None:
+                check_frame(frame)
         schema, rows = described(data)
         descriptor = self._described(name, schema, options)
         first = first_state(name, descriptor, HeadFormat.JSON)

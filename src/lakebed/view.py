@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
@@ -453,7 +454,8 @@ class View(Readable):
         Raises:
             SchemaMismatchError: The data does not fit; nothing became visible.
             PartitionSpecError: The source of a partition function is missing.
-            InvalidInputError: An entity lies outside the view; nothing became visible.
+            InvalidInputError: An entity lies outside the view; or inside `foreachBatch`, the run has
+                rows already. Nothing became visible.
             AlreadyExistsError: The view must be empty, but holds an entity or is ready.
             CommitConflictError: The view must be empty, and another commit touched it meanwhile;
                 or a commit since the base has touched a partition of the data.
@@ -482,8 +484,24 @@ class View(Readable):
             )
         data = self._fitted(data, unknown, types)
         if if_not_empty == "append":
-            return self._write("append", data, run, Nothing(), base)
+            scope: Scope | Callable[[State], Scope] = Nothing()
+            if run is not None and _is_of_micro_batch(data):
+                scope = functools.partial(self._must_be_new, run)
+            return self._write("append", data, run, scope, base)
         return self._write("append", data, run, self._must_be_empty, base)
+
+    def _must_be_new(self, run: str, base: State) -> Scope:
+        """Check that a run has no rows yet, for rows that Spark may write twice."""
+        from lakebed.state import runs
+
+        if runs.read(self._source.store, base.lists).live_files_of(run, base.live):
+            raise InvalidInputError(
+                f"Run {run!r} has rows already. Inside foreachBatch, Spark repeats a micro-batch after "
+                "a failure, so an append of a named run may add the same rows again.",
+                hint="Write by `frame.writeStream.foreachBatch(dataset.sink)`, or repeat the run by "
+                "`rerun`, with a name of its own for each epoch. To add rows each time, leave run out.",
+            )
+        return Nothing()
 
     def _fitted(self, data: object, unknown: Unknown, types: Types) -> object:
         """Let the schema grow for some data as far as the settings allow; return the rows to write.
@@ -1097,6 +1115,15 @@ ViewCondition = str | Dnf | Predicate | Any
 
 Base = int | View | ReadPlan | Commit
 """The data that a write was derived from: a version, a snapshot or pinned view, a plan, a commit."""
+
+
+def _is_of_micro_batch(data: object) -> bool:
+    """Return whether rows are those of a micro-batch inside `foreachBatch`, as far as is known."""
+    if not type(data).__module__.startswith("pyspark."):
+        return False
+    from lakebed.spark.session import query_of
+
+    return query_of(data) is not None
 
 
 def untouched(constraint: Predicate, state: State) -> Unchanged:

@@ -13,7 +13,7 @@ from inside import store_of
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, Repository, by
-from lakebed.errors import DuplicateKeyError, SchemaMismatchError
+from lakebed.errors import DuplicateKeyError, InvalidInputError, SchemaMismatchError
 from lakebed.store.memory import MemoryStore
 
 pytestmark = pytest.mark.spark
@@ -123,7 +123,10 @@ def test_tables_are_merged_by_tasks_of_a_session_that_is_given(spark, repository
 
     assert (planned.inserted_row_count, planned.updated_row_count) == (3, 3)
     assert (report.inserted_row_count, report.updated_row_count) == (3, 3)
-    assert dataset.merge([], "id", spark=spark, missing="delete").deleted_row_count == 25
+    with pytest.raises(InvalidInputError, match="it would delete all rows"):
+        dataset.merge([], "id", spark=spark, missing="delete")
+    emptied = dataset.merge([], "id", spark=spark, missing="delete", missing_where="TRUE")
+    assert emptied.deleted_row_count == 25
     assert dataset.count() == 0
 
 

@@ -9,6 +9,7 @@ from lakebed.datasource.options import ReadOptions, SaveOptions
 from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Layout
+from lakebed.model.spark_types import as_nullable, schema_from_spark
 from lakebed.model.uri import parse_constraints
 from lakebed.repository import Repository, open_repository
 from lakebed.store.base import Store
@@ -96,7 +97,7 @@ def open_to_write(options: SaveOptions, given: StructType) -> Opened:
                 ".partitionedBy(…) and .clusterBy(…) to a data source in Python.",
             ) from None
         descriptor = DatasetDescriptor(
-            schema=given,
+            schema=schema_from_spark(as_nullable(given.jsonValue())),
             partition_by=wanted.partition_by,
             index=wanted.index,
             format=wanted.format,

@@ -47,7 +47,7 @@ from lakebed.model.schema import (
     dotted_types,
     walk,
 )
-from lakebed.model.spark_types import schema_from_spark, spark_frame_of
+from lakebed.model.spark_types import as_nullable, schema_from_spark, spark_frame_of
 
 # Compressions of each format; the first is the default.
 COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
@@ -652,7 +652,8 @@ def find_schema_unread(source: object) -> Schema | None:
     if isinstance(inner, Schema):
         return inner
     if hasattr(inner, "jsonValue"):
-        return schema_from_spark(inner.jsonValue())
+        # What Spark could prove of these rows need not hold for those of another day.
+        return schema_from_spark(as_nullable(inner.jsonValue()))
     found = find_declared_schema(source)
     return None if found is None else schema_of_rows(found)
 

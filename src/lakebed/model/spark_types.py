@@ -42,6 +42,7 @@ _TO_SPARK = {
     # Spark reads Parquet's unsigned 64 bits as this.
     Kind.UNSIGNED_LONG: "decimal(20,0)",
 }
+_NULLABLE = frozenset({"nullable", "containsNull", "valueContainsNull"})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHAR = re.compile(r"(?:var)?char\(\d+\)")
 _COLLATED = re.compile(r"string collate (\w+)")
@@ -93,6 +94,22 @@ def schema_from_spark(document: object, declared: Schema | None = None) -> Schem
     raise SchemaMismatchError(
         f"Not a Spark struct type: {reprlib.repr(document)}.", hint="Give a StructType."
     )
+
+
+def as_nullable(document: Any) -> Any:
+    """Return the JSON form of a Spark type in which every part may be null.
+
+    >>> as_nullable({"name": "id", "type": "long", "nullable": False})
+    {'name': 'id', 'type': 'long', 'nullable': True}
+    """
+    if isinstance(document, list):
+        return [as_nullable(part) for part in document]
+    if not isinstance(document, dict):
+        return document
+    return {
+        name: name in _NULLABLE or (value if name == "metadata" else as_nullable(value))
+        for name, value in document.items()
+    }
 
 
 def _field(document: object, place: str, known: tuple[Field, ...]) -> Field:

@@ -15,6 +15,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.session import described
+from lakebed.spark.task_kernel import check_for_tasks
 from lakebed.spark.task_results import ANSWER, answer, refusal, results
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.travel import in_tasks
@@ -43,6 +44,7 @@ def put_frame(
     Cost:
         One Spark job, and one object per task.
     """
+    check_for_tasks(frame)
     given = schema_to_arrow(schema_from_spark(frame.schema.jsonValue(), descriptor.schema))
     schema = Conformer(given, descriptor, is_partial=True).target
 

@@ -16,6 +16,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.few import Task
 from lakebed.spark.session import described
+from lakebed.spark.task_kernel import check_for_tasks, check_frame
 from lakebed.spark.task_results import ANSWER, answer, refusal, results
 from lakebed.spark.travel import in_tasks
 from lakebed.store.base import Store
@@ -36,6 +37,8 @@ def count_frame_by_partition(frame: DataFrame, store: Store, target: BatchTarget
         One Spark job, and before it one over the sources of dimensions with a cap. The driver
         receives a number for each partition of each task.
     """
+    check_frame(frame)
+    check_for_tasks(frame)
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue(), target.descriptor.schema)
     check_types(given, target.descriptor)

@@ -25,6 +25,7 @@ from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.declared import rows_checked
 from lakebed.model.keys import BATCH_ID
 from lakebed.model.layout import staging_folder
+from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE
 from lakebed.model.schema import MISSING, Decimal, Field, Kind, Primitive, Schema, has_limits
 from lakebed.model.spark_types import has_void
@@ -79,6 +80,7 @@ def can_write_natively(store: Store, target: BatchTarget, given: Schema) -> bool
         and store.local_path(target.dataset) is not None
         and not len(descriptor.partition_by)
         and not descriptor.schema.is_renamed
+        and find_alike(descriptor.schema.names) is None  # Spark finds columns in any case
         # Lakebed never sees the rows, so their values would be unknown.
         and not descriptor.index
         and not any(has_limits(field.type) for field in descriptor.schema)

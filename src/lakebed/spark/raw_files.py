@@ -15,7 +15,7 @@ from lakebed.arrow.reading.files import Line, StoredFile, lines_of, reading
 from lakebed.common.grouping import balanced_groups
 from lakebed.errors import FormatError
 from lakebed.model.arrow_types import schema_from_arrow
-from lakebed.spark.session import is_classic
+from lakebed.spark.session import default_parallelism
 from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 
@@ -69,8 +69,8 @@ class Parallelism:
         master = setting("spark.master")
         local = _LOCAL.fullmatch(master)
         cores = number("spark.default.parallelism")
-        if not cores and is_classic(spark):
-            cores = spark.sparkContext.defaultParallelism
+        if not cores:
+            cores = default_parallelism(spark) or 0
         if local is not None:
             cores = cores or (os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1))
         elif not setting("spark.default.parallelism"):

@@ -337,17 +337,27 @@ def listing_by_driver() -> dict[str, str]:
 QUERY_ID = "sql.streaming.queryId"
 
 
+def query_of(frame: object) -> str | None:
+    """Return the id of the streaming query whose `foreachBatch` runs; None if there is none.
+
+    On Spark Connect it is unknown.
+    """
+    spark = getattr(frame, "sparkSession", None)
+    if spark is None or not is_classic(spark):
+        return None
+    query = spark.sparkContext.getLocalProperty(QUERY_ID)
+    return str(query) if query else None
+
+
 def find_query(frame: object) -> str:
     """Return the id of the streaming query that a DataFrame belongs to.
 
     Raises:
         InvalidInputError: The id of the query is unknown.
     """
-    spark = getattr(frame, "sparkSession", None)
-    if spark is not None and is_classic(spark):
-        query = spark.sparkContext.getLocalProperty(QUERY_ID)
-        if query:
-            return str(query)
+    query = query_of(frame)
+    if query is not None:
+        return query
     raise InvalidInputError(
         "The streaming query of these rows is unknown.",
         hint='Name it: functools.partial(dataset.sink, query="..."). Only a classic session, '
@@ -358,3 +368,15 @@ def find_query(frame: object) -> str:
 def is_classic(spark: SparkSession) -> bool:
     """Return whether Spark's driver belongs to this process, unlike with Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Return whether a session is stopped."""
+    if is_classic(spark):
+        return spark.sparkContext._jsc is None
+    return bool(getattr(spark, "is_stopped", False))
+
+
+def default_parallelism(spark: SparkSession) -> int | None:
+    """Return the number of cores that the executors have now; None if it is unknown, as on Connect."""
+    return spark.sparkContext.defaultParallelism if is_classic(spark) else None

@@ -11,13 +11,14 @@ import pyarrow as pa
 from lakebed.arrow.conform import check_columns, check_types
 from lakebed.arrow.kernel import BatchTarget, KernelWriter, write_batches
 from lakebed.arrow.workers import gather
+from lakebed.errors import InvalidInputError
 from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
 from lakebed.model.spark_types import schema_from_spark, spark_frame_of
 from lakebed.spark.admission import with_admitted
 from lakebed.spark.few import FEW_ROWS, giving_few, rows_if_few
 from lakebed.spark.native_write import can_write_natively, write_natively
 from lakebed.spark.observed_tasks import note_rows_written, observed
-from lakebed.spark.session import caller_setting, described, settings_for
+from lakebed.spark.session import caller_setting, described, is_stopped, settings_for
 from lakebed.spark.task_results import ANSWER, ANSWER_SCHEMA, results, table_from_bytes
 from lakebed.spark.tasks import (
     FEW_PARTITIONS,
@@ -43,6 +44,7 @@ _BYTES_A_MESSAGE = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNMEASURED = str(2**31 - 1)  # the only value for which Spark does not measure
 _MEASURED = str(2**26)  # Spark's own default
 _ZONE = "spark.sql.session.timeZone"
+_IS_CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 
 def find_spark_frame(data: object, levels: Collection[str] | None = None) -> DataFrame | None:
@@ -55,6 +57,49 @@ def find_spark_frame(data: object, levels: Collection[str] | None = None) -> Dat
     frame: Any = spark_frame_of(data, levels)
     is_frame = type(frame).__module__.startswith("pyspark.sql.") and hasattr(frame, "mapInArrow")
     return frame if is_frame else None
+
+
+def check_frame(frame: DataFrame) -> None:
+    """Check that the rows of a DataFrame can be read.
+
+    Raises:
+        InvalidInputError: Its session is stopped, it is a stream, or Spark cannot tell two of its
+            columns apart.
+    """
+    spark = frame.sparkSession
+    if is_stopped(spark):
+        raise InvalidInputError(
+            "The session of the DataFrame is stopped, so its rows cannot be read.",
+            hint="Start a session, and make the DataFrame again.",
+        )
+    if frame.isStreaming:
+        raise InvalidInputError(
+            "The DataFrame is a stream, which has no end.",
+            hint='Write it by frame.writeStream.format("lakebed"), or each of its micro-batches by '
+            "frame.writeStream.foreachBatch(dataset.sink).",
+        )
+    by_lower: dict[str, str] = {}
+    for name in frame.columns:
+        other = by_lower.setdefault(name.lower(), name)
+        if other != name and spark.conf.get(_IS_CASE_SENSITIVE, "false") != "true":
+            raise InvalidInputError(
+                f"Columns {other!r} and {name!r} of the DataFrame differ in case only, and Spark cannot "
+                "tell them apart.",
+                hint=f"Rename one of them, or set {_IS_CASE_SENSITIVE} to true.",
+            )
+
+
+def check_for_tasks(frame: DataFrame) -> None:
+    """Check that Spark can pass the columns of a DataFrame to tasks.
+
+    Raises:
+        InvalidInputError: A column is called `*`, which Spark takes for all columns.
+    """
+    if "*" in frame.columns:
+        raise InvalidInputError(
+            "A column of the DataFrame is called '*', and Spark cannot pass it to tasks.",
+            hint='Rename it: frame.withColumnRenamed("*", "star").',
+        )
 
 
 def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
@@ -78,6 +123,7 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
         64 MiB of rows. If the driver asks for a few rows in vain, one more job before, which ends
         after these; see `lakebed.spark.few`.
     """
+    check_frame(frame)
     check_columns(tuple(frame.columns), target.descriptor)
     given = schema_from_spark(frame.schema.jsonValue(), target.descriptor.schema)
     check_types(given, target.descriptor)
@@ -96,10 +142,13 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     # The most frequent values of capped dimensions are admitted, which needs all rows.
     is_capped = bool(target.descriptor.partition_by.caps(target.descriptor.schema))
     is_asked = decides and not is_capped and not _is_maybe_large(given)
+    is_native = can_write_natively(store, target, given)
+    if not is_native:
+        check_for_tasks(frame)
     rows = rows_if_few(frame) if is_asked else None
     if rows is not None and not _is_for_many(rows, store, target):
         return write_batches(store, target, rows.to_batches())
-    if can_write_natively(store, target, given):
+    if is_native:
         return write_natively(frame, store, target, given)
     target = with_admitted(frame, target)
     if _may_scatter(target):

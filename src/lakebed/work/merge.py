@@ -187,6 +187,8 @@ def merge(
             plain = data if frame is None else frame.toArrow()
             batches = data_batches(plain, of_data, is_dry_run=is_dry_run or store.is_dry_run)
             rows = stack.enter_context(hold(batches))
+        if not len(rows):
+            _check_deletes_some(target, clauses)
         if not rows.schema.names:
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
@@ -273,12 +275,32 @@ def _no_rows(
     return HeldRows(keys, []), left
 
 
-def _frame_of(data: object, descriptor: DatasetDescriptor) -> Any:
-    """Return rows of Spark as a frame of Spark; None of other rows."""
-    if type(data).__module__.startswith("pyspark."):
-        from lakebed.spark.task_kernel import find_spark_frame
+def _check_deletes_some(target: MergeTarget, clauses: MergeClauses | OrderedClauses) -> None:
+    """Check that data without rows does not delete the whole dataset by an option.
 
-        return find_spark_frame(data, descriptor.schema.names)
+    The clauses of a SQL statement say what is deleted, as does a condition or a view.
+
+    Raises:
+        InvalidInputError: It would.
+    """
+    if not isinstance(clauses, MergeClauses) or clauses.missing != "delete":
+        return
+    if clauses.missing_where is None and target.constraint == TRUE:
+        raise InvalidInputError(
+            f"Cannot merge no rows into {target.name!r} with missing='delete': it would delete all rows.",
+            hint='Check the data. To delete all rows, say so by missing_where="TRUE".',
+        )
+
+
+def _frame_of(data: object, descriptor: DatasetDescriptor) -> Any:
+    """Return rows of Spark as a frame of Spark that can be read; None of other rows."""
+    if type(data).__module__.startswith("pyspark."):
+        from lakebed.spark.task_kernel import check_frame, find_spark_frame
+
+        frame = find_spark_frame(data, descriptor.schema.names)
+        if frame is not None:
+            check_frame(frame)
+        return frame
     return None
 
 
