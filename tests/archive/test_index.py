@@ -1,12 +1,14 @@
 """One promise of every index: the four questions, paging, the latest, and no file twice."""
 
 import datetime as dt
+import itertools
 import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,14 @@ import pytest
 from open_files import CAN_TELL, open_files
 
 import lakebed
-from lakebed.archive import ArchiveIndex, ArchiveRecord, open_index
+from lakebed.archive import (
+    Archive,
+    ArchiveIndex,
+    ArchiveRecord,
+    Retraction,
+    WhatSummary,
+    open_index,
+)
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive.times import to_datetime
 from lakebed.errors import (
@@ -24,6 +33,7 @@ from lakebed.errors import (
     StorageError,
     UnsupportedVersionError,
 )
+from lakebed.store.memory import MemoryStore
 
 DAY = 86_400_000
 HOUR = DAY // 24
@@ -100,6 +110,69 @@ def test_what_of_a_work(filled: ArchiveIndex) -> None:
 
 def test_what_of_a_work_and_a_place(filled: ArchiveIndex) -> None:
     assert ids(ask(filled, "syslog", work_id="job-2", where="texas")) == ["syslog-texas-1"]
+
+
+BOUNDS = (
+    (None, None),
+    (T0 + DAY, None),
+    (None, T0 + DAY),
+    (T0 + DAY, T0 + 2 * DAY),
+    (T0 + 90 * DAY, T0 + 90 * DAY),
+    (T0 - DAY, T0 - 1),
+)
+
+
+def test_whats_are_counted_as_the_records_say(filled: ArchiveIndex, record_of) -> None:
+    long = record_of(id="long", what="long", where="texas", start=T0, end=T0 + 100 * DAY)
+    moment = record_of(id="moment", what="syslog", where="ohio", start=T0 + 5 * DAY, end=None)
+    torn = record_of(id="torn", what="syslog", where="texas", start=T0, end=T0 + 9 * DAY)
+    note = Retraction(reason="torn", retracted_at=to_datetime(T0))
+    filled.put([long, moment, replace(torn, retraction=note, size_bytes=2**40)])
+    filled.put([long])  # a repetition counts once
+    archive = Archive(MemoryStore("whats"), filled)
+    records = list(filled.records())
+
+    for where, (start, end), retracted in itertools.product(
+        (None, "texas", "nope"), BOUNDS, (False, True)
+    ):
+        told = archive.whats(where=where, start=start, end=end, retracted=retracted)
+
+        assert told == summaries(
+            record
+            for record in records
+            if (start is None or record.last_ms >= start)
+            and (end is None or record.metadata.start <= end)
+            and where in (None, record.where)
+            and (retracted or record.retraction is None)
+        )
+    assert [one.what for one in archive.whats()] == ["apache", "long", "syslog"]
+    assert archive.whats(retracted=True)[2].size_bytes > 2**40 > archive.whats()[2].size_bytes
+
+
+def summaries(records: Iterable[ArchiveRecord]) -> tuple[WhatSummary, ...]:
+    """Count records in the plain way."""
+    by_what: dict[str, list[ArchiveRecord]] = {}
+    for record in records:
+        by_what.setdefault(record.what, []).append(record)
+    return tuple(
+        WhatSummary(
+            what=what,
+            file_count=len(files),
+            size_bytes=sum(file.size_bytes for file in files),
+            first=min(file.start for file in files),
+            last=max(file.end or file.start for file in files),
+            wheres=tuple(sorted({file.where for file in files})),
+        )
+        for what, files in sorted(by_what.items())
+    )
+
+
+def test_whats_refuse_bounds_that_are_no_times(filled: ArchiveIndex) -> None:
+    archive = Archive(MemoryStore("whats"), filled)
+    mistakes: list[dict[str, Any]] = [{"start": "soon"}, {"start": T0 + 1, "end": T0}, {"where": 7}]
+    for bounds in mistakes:
+        with pytest.raises(InvalidInputError):
+            archive.whats(**bounds)
 
 
 def test_what_is_not_there_is_not_found(filled: ArchiveIndex) -> None:

@@ -23,6 +23,7 @@ CALLS = {
     "init": "--storage {root}",
     "push": "{file} --where box --what log --start 2015-03-20 --storage {root}",
     "list": "log --start 2015-03-20 --end 2015-03-21 --storage {root}",
+    "whats": "--where box --storage {root}",
     "latest": "log box --lookback 36500 --storage {root}",
     "fetch": "one --to {root}/../out --storage {root}",
     "retract": "one --reason torn --storage {root}",
@@ -133,6 +134,50 @@ def test_pushed_file_is_listed_found_and_written(cli, root: str, file: Path, tmp
     (fetched,) = cli.json("archive", "fetch", "-", *template, *at, stdin=pushed["url"] + "\n")
     assert Path(fetched["path"]).read_bytes() == b"mwahaha"
     assert Path(fetched["path"]) == tmp_path / "out" / "web1" / "job-2015-03-20T00:00:00.000"
+
+
+@pytest.mark.parametrize("verb", ["list", "push", "latest", "retract", "restore"])
+def test_plain_is_the_url_which_cat_fetch_and_ingest_read(
+    cli, root: str, file: Path, tmp_path: Path, verb: str
+) -> None:
+    at = ("--storage", root)
+    if verb == "restore":
+        cli("archive", "retract", "one", "--reason", "torn", *at)
+    arguments = CALLS[verb].format(root=root, file=file).split()
+    content = b"mwahaha" if verb == "push" else b"content\xff"
+
+    urls = cli("archive", verb, *arguments, "-o", "plain").stdout
+
+    assert urls.startswith("file:")
+    assert cli("archive", "cat", *at, stdin=urls).stdout_bytes == content
+    (copied,) = cli.json("archive", "fetch", "--to", tmp_path / "out", *at, stdin=urls)
+    assert Path(copied["path"]).read_bytes() == content
+    (indexed,) = cli.json("archive", "ingest", *at, stdin=urls)
+    assert indexed["urls"] == urls.split()
+
+
+def test_plain_of_a_dry_run_names_the_files_which_have_no_url_yet(cli, root, file) -> None:
+    arguments = CALLS["push"].format(root=root, file=file).split()
+
+    assert cli("archive", "push", *arguments, "--dry-run", "-o", "plain").stdout == f"{file}\n"
+
+
+def test_whats_are_listed(cli, root: str, file: Path) -> None:
+    at = ("--storage", root)
+    cli("archive", "push", *CALLS["push"].format(root=root, file=file).split())
+
+    assert cli.json("archive", "whats", *at) == [
+        {
+            "what": "log",
+            "file_count": 2,
+            "size_bytes": 15,
+            "first": "2015-03-20T00:00:00Z",
+            "last": "2015-03-20T00:00:00Z",
+            "wheres": ["box"],
+        }
+    ]
+    assert cli.json("archive", "whats", "--where", "elsewhere", *at) == []
+    assert cli.json("archive", "whats", "--end", "2015-03-19", *at) == []
 
 
 def test_variables_name_storage_index_place_and_queue(cli, file, tmp_path, monkeypatch) -> None:

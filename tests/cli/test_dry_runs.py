@@ -19,7 +19,7 @@ READING = frozenset(
     {
         "query", "sql", "explain", "files", "show", "history", "list", "schema show", "batches",
         "diff", "changes", "staged list", "sources", "index show", "protection list", "archive list",
-        "archive latest", "archive cat", "completion", "runs", "init", "schema checks",
+        "archive latest", "archive whats", "archive cat", "completion", "runs", "init", "schema checks",
     }
 )  # fmt: skip
 # Verbs that write, but have no dry run, and why.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakebed.archive.notifications import ingest_sqs as ingest_sqs
     from lakebed.archive.notifications import ingest_url as ingest_url
     from lakebed.archive.query import Page as Page
+    from lakebed.archive.query import WhatSummary as WhatSummary
     from lakebed.archive.record import ArchiveRecord as ArchiveRecord
     from lakebed.archive.reindex import ReindexReport as ReindexReport
     from lakebed.archive.reindex import SkippedObject as SkippedObject
@@ -50,6 +51,7 @@ else:
             "ingest_sqs": "lakebed.archive.notifications",
             "ingest_url": "lakebed.archive.notifications",
             "Page": "lakebed.archive.query",
+            "WhatSummary": "lakebed.archive.query",
             "ArchiveRecord": "lakebed.archive.record",
             "ReindexReport": "lakebed.archive.reindex",
             "SkippedObject": "lakebed.archive.reindex",

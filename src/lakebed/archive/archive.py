@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from lakebed.archive.index import ArchiveIndex, open_index
 from lakebed.archive.index.dry_index import DryRunIndex
 from lakebed.archive.metadata import FileMetadata
 from lakebed.archive.name_advice import warn_of_names
-from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, Page
+from lakebed.archive.query import PAGE_LIMIT, ArchiveQuery, ContentQuery, Page, WhatSummary
 from lakebed.archive.record import ArchiveRecord
 from lakebed.archive.reindex import ReindexReport, reindex, with_retraction
 from lakebed.archive.retraction import (
@@ -372,6 +373,36 @@ class Archive:
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+    def whats(
+        self,
+        *,
+        where: str | None = None,
+        start: object = None,
+        end: object = None,
+        retracted: bool = False,
+    ) -> tuple[WhatSummary, ...]:
+        """Return what the archive holds: the files of each what, counted.
+
+        Args:
+            where: The place or machine; None for all.
+            start: Count only files that end then or later; None for no bound.
+            end: Count only files that start then or earlier; may be `now`; None for no bound.
+            retracted: Include retracted files.
+
+        Returns:
+            A summary for each what, in the order of the names.
+
+        Raises:
+            InvalidInputError: A bound is not a time, or `start` is after `end`.
+
+        Cost:
+            One query over all records of SQLite; on DynamoDB a scan of the table.
+        """
+        query = ContentQuery.of(where=where, start=start, end=end, retracted=retracted)
+        totals = sorted(self.index.totals(query), key=lambda place: place.what)
+        grouped = itertools.groupby(totals, key=lambda place: place.what)
+        return tuple(WhatSummary.of(tuple(places)) for _, places in grouped)
 
     def page(
         self,

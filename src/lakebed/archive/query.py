@@ -6,10 +6,12 @@ import base64
 import datetime as dt
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from lakebed.archive.record import ArchiveRecord
+from lakebed.archive.times import to_datetime
 from lakebed.errors import InvalidInputError
 from lakebed.model.moments import bound_to_epoch_ms
 
@@ -58,9 +60,7 @@ class ArchiveQuery:
                 one of start and end is missing or is not a time; or they are in the wrong order.
         """
         for name, value in (("what", what), ("where", where), ("work_id", work_id)):
-            if value is not None and not isinstance(value, str):
-                msg = f"The query has {name} {value!r}, which is not text."
-                raise InvalidInputError(msg, hint="Give text, or leave it out.")
+            _check_text(name, value)
         if not what:
             msg = "The query has no 'what'."
             raise InvalidInputError(msg, hint="Give the kind of files, for example 'syslog'.")
@@ -76,9 +76,7 @@ class ArchiveQuery:
             msg = f"The query has no {'start' if start is None else 'end'}."
             raise InvalidInputError(msg, hint="Give both start and end; end may be 'now'.")
         first, last = bound_to_epoch_ms(start, now=now), bound_to_epoch_ms(end, now=now)
-        if first > last:
-            msg = f"The query has start {first} after end {last}."
-            raise InvalidInputError(msg, hint="Swap them.")
+        _check_order(first, last)
         return cls(what=what, where=where, start=first, end=last, retracted=retracted)
 
     @property
@@ -94,6 +92,108 @@ class ArchiveQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContentQuery:
+    """A question for the contents of an archive: of a place and a time, both of which may be open.
+
+    Attributes:
+        where: The place or machine; None for all.
+        start: Start of the time range, in milliseconds since the epoch; None for no bound.
+        end: End of the time range, included; None for no bound.
+        retracted: Include retracted files.
+    """
+
+    where: str | None = None
+    start: int | None = None
+    end: int | None = None
+    retracted: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        where: str | None = None,
+        start: object = None,
+        end: object = None,
+        retracted: bool = False,
+    ) -> Self:
+        """Check a question.
+
+        Raises:
+            InvalidInputError: `where` is not text, a bound is not a time, or they are in the wrong
+                order.
+        """
+        _check_text("where", where)
+        first = None if start is None else bound_to_epoch_ms(start)
+        last = None if end is None else bound_to_epoch_ms(end)
+        if first is not None and last is not None:
+            _check_order(first, last)
+        return cls(where=where, start=first, end=last, retracted=retracted)
+
+    def matches(self, record: ArchiveRecord) -> bool:
+        """Return whether a file is of this place and touches this time."""
+        return (
+            self.where in (None, record.where)
+            and (self.start is None or record.last_ms >= self.start)
+            and (self.end is None or record.metadata.start <= self.end)
+            and (self.retracted or record.retraction is None)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceTotals:
+    """Totals of the files of one what and one where.
+
+    Attributes:
+        what: The program or process.
+        where: The place or machine.
+        file_count: Number of files.
+        size_bytes: Their total size.
+        first_ms: The earliest start, in milliseconds since the epoch.
+        last_ms: The latest end, or start of a file of one moment.
+    """
+
+    what: str
+    where: str
+    file_count: int
+    size_bytes: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatSummary:
+    """The files of one what in an archive.
+
+    Attributes:
+        what: The program or process.
+        file_count: Number of files.
+        size_bytes: Their total size.
+        first: The earliest start; aware, UTC.
+        last: The latest end, or start of a file of one moment; aware, UTC.
+        wheres: The places or machines, sorted.
+    """
+
+    what: str
+    file_count: int
+    size_bytes: int
+    first: dt.datetime
+    last: dt.datetime
+    wheres: tuple[str, ...]
+
+    @classmethod
+    def of(cls, totals: Sequence[PlaceTotals]) -> Self:
+        """Sum up the totals of all places of one what."""
+        return cls(
+            what=totals[0].what,
+            file_count=sum(place.file_count for place in totals),
+            size_bytes=sum(place.size_bytes for place in totals),
+            first=to_datetime(min(place.first_ms for place in totals)),
+            last=to_datetime(max(place.last_ms for place in totals)),
+            wheres=tuple(sorted(place.where for place in totals)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A part of the records that match a query.
 
@@ -104,6 +204,18 @@ class Page:
 
     records: tuple[ArchiveRecord, ...]
     next_cursor: str | None
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        msg = f"The query has {name} {value!r}, which is not text."
+        raise InvalidInputError(msg, hint="Give text, or leave it out.")
+
+
+def _check_order(first: int, last: int) -> None:
+    if first > last:
+        msg = f"The query has start {first} after end {last}."
+        raise InvalidInputError(msg, hint="Swap them.")
 
 
 def encode_cursor(query: ArchiveQuery, kind: str, position: Position) -> str:

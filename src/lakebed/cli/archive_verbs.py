@@ -31,7 +31,7 @@ from lakebed.archive.http.server import is_own_address
 from lakebed.archive.target import DEFAULT_TEMPLATE
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.listening import listens
-from lakebed.cli.output import Output
+from lakebed.cli.output import Output, OutputFormat
 from lakebed.cli.shared_options import Verb, dry_run_option, parse_pairs, storage_option, verb
 from lakebed.common.shown import counted, human_size
 from lakebed.errors import InvalidInputError
@@ -205,10 +205,20 @@ def record_row(record: ArchiveRecord) -> dict[str, object]:
 def _show_records(
     output: Output, records: Iterable[ArchiveRecord], *, retracted: bool = False
 ) -> None:
-    columns = _TABLE_COLUMNS if output.is_table else RECORD_COLUMNS
+    columns = _columns(output, first="url")
     if retracted and output.is_table:
         columns = (*columns, "retracted")
     output.rows(columns, (record_row(record) for record in records))
+
+
+def _columns(output: Output, *, first: str) -> Sequence[str]:
+    """Return the columns of records, with `first` as the only one that `-o plain` shows.
+
+    It is the URL, which `cat`, `fetch` and `ingest` read from stdin, and others with xargs.
+    """
+    if output.is_table:
+        return _TABLE_COLUMNS
+    return (first,) if output.format is OutputFormat.PLAIN else RECORD_COLUMNS
 
 
 def _read_lines(arguments: Sequence[str]) -> Iterator[str]:
@@ -287,7 +297,7 @@ def _show_pushed(
         return
     size_bytes = sum(record.size_bytes for record in records)
     output.note(f"Would store {counted(len(records), 'file')} of {counted(size_bytes, 'byte')}.")
-    columns = _TABLE_COLUMNS if output.is_table else RECORD_COLUMNS
+    columns = _columns(output, first="path")  # there is no URL yet
     output.rows(columns, (_dry_run_row(record, has_own_id=has_own_id) for record in records))
 
 
@@ -333,6 +343,39 @@ def list_(
     _show_records(output, records, retracted=retracted)
 
 
+@verb("whats", example="lakebed archive whats --where web1 --start 2015-03-20 --storage ./raw")
+@takes_archive
+@click.option("--where", help="Only this place.")
+@click.option("--start", help="Only files that end then or later.")
+@click.option("--end", help="Only files that start then or earlier.")
+@click.option("--retracted", is_flag=True, help="Include retracted files.")
+def whats(
+    output: Output,
+    *,
+    archive: Archive,
+    where: str | None,
+    start: str | None,
+    end: str | None,
+    retracted: bool,
+) -> None:
+    """List what the archive holds: the files of each what, counted."""
+    summaries = archive.whats(where=where, start=start, end=end, retracted=retracted)
+    output.rows(
+        ("what", "file_count", "size_bytes", "first", "last", "wheres"),
+        (
+            {
+                "what": summary.what,
+                "file_count": summary.file_count,
+                "size_bytes": summary.size_bytes,
+                "first": summary.first,
+                "last": summary.last,
+                "wheres": list(summary.wheres),
+            }
+            for summary in summaries
+        ),
+    )
+
+
 @verb("latest", example="lakebed archive latest syslog web1 --storage ./raw")
 @takes_archive
 @click.argument("what")
@@ -357,7 +400,10 @@ def latest(
 ) -> None:
     """Show the file of a place with the latest start."""
     record = archive.latest(what, where, lookback_days=lookback_days, retracted=retracted)
-    output.record(record_row(record))
+    if output.format is OutputFormat.PLAIN:
+        _show_records(output, [record])
+    else:
+        output.record(record_row(record))
 
 
 @verb(
@@ -771,7 +817,7 @@ def _report_row(report: MessageReport) -> dict[str, object]:
 
 
 for _command in (
-    *(init, push, list_, latest, fetch, cat, retract, restore, delete),
+    *(init, push, list_, whats, latest, fetch, cat, retract, restore, delete),
     *(reindex, enqueue, upload, ingest, serve),
 ):
     archive.add_command(_command)

@@ -10,7 +10,9 @@ from lakebed.archive.query import (
     MAX_PAGE_LIMIT,
     PAGE_LIMIT,
     ArchiveQuery,
+    ContentQuery,
     Page,
+    PlaceTotals,
     Position,
     decode_cursor,
     encode_cursor,
@@ -68,6 +70,14 @@ class ArchiveIndex(ABC):
     def records(self) -> Iterator[ArchiveRecord]:
         """Yield every record, in no particular order."""
         return self._records()
+
+    def totals(self, query: ContentQuery) -> Sequence[PlaceTotals]:
+        """Return the totals of each what and where, in no particular order.
+
+        Cost:
+            SQLite: one query, which reads all rows. DynamoDB: a scan of the table.
+        """
+        return self._totals(query)
 
     def page(
         self, query: ArchiveQuery, *, limit: int = PAGE_LIMIT, cursor: str | None = None
@@ -141,6 +151,14 @@ class ArchiveIndex(ABC):
     @abstractmethod
     def _records(self) -> Iterator[ArchiveRecord]: ...
 
+    def _totals(self, query: ContentQuery) -> Sequence[PlaceTotals]:
+        totals: dict[tuple[str, str], PlaceTotals] = {}
+        for record in self._records():
+            if query.matches(record):
+                key = record.what, record.where
+                totals[key] = _with(totals.get(key), record)
+        return list(totals.values())
+
     @abstractmethod
     def _page(
         self, query: ArchiveQuery, after: Position | None, limit: int
@@ -154,3 +172,16 @@ class ArchiveIndex(ABC):
 
     @abstractmethod
     def _close(self) -> None: ...
+
+
+def _with(totals: PlaceTotals | None, record: ArchiveRecord) -> PlaceTotals:
+    """Add a record to the totals of its what and where; None if it is the first."""
+    start, last = record.metadata.start, record.last_ms
+    return PlaceTotals(
+        what=record.what,
+        where=record.where,
+        file_count=1 if totals is None else totals.file_count + 1,
+        size_bytes=record.size_bytes + (0 if totals is None else totals.size_bytes),
+        first_ms=start if totals is None else min(start, totals.first_ms),
+        last_ms=last if totals is None else max(last, totals.last_ms),
+    )

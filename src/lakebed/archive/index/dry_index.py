@@ -12,7 +12,7 @@ from lakebed.archive.record import ArchiveRecord
 class DryRunIndex(ArchiveIndex):
     """An index over another one, whose writes stay in this object.
 
-    `find` and `records` show them. Queries by time and work id show the real index alone: verbs
+    `find`, `records` and `totals` show them. Queries by time and work id show the real index alone: verbs
     that write make none.
     """
 

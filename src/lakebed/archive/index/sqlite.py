@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lakebed.archive.index.archive_index import ArchiveIndex
-from lakebed.archive.query import ArchiveQuery, Position
+from lakebed.archive.query import ArchiveQuery, ContentQuery, PlaceTotals, Position
 from lakebed.archive.record import RETRACTION, ArchiveRecord
 from lakebed.errors import (
     AccessDeniedError,
@@ -60,6 +60,8 @@ _SCHEMA = (
 )
 _of_parents: list[sqlite3.Connection] = []  # SQLite forbids to close them in a forked child
 _COLUMNS = "url, metadata, create_time, size"
+# JSON escapes quotes in values, so this text matches only a field name.
+_NOT_RETRACTED = f"""instr(metadata, '"{RETRACTION}": {{') = 0"""
 _PUT = """INSERT OR REPLACE INTO files
     (id, what, place, work_id, start, last, span_class, url, create_time, size, metadata)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -124,6 +126,18 @@ class SqliteIndex(ArchiveIndex):
             yield from (_record_of(row) for row in rows)
             last = rows[-1][4]
 
+    def _totals(self, query: ContentQuery) -> Sequence[PlaceTotals]:
+        bounds = {"place = ?": query.where, "last >= ?": query.start, "start <= ?": query.end}
+        conditions = {text: value for text, value in bounds.items() if value is not None}
+        where = " AND ".join([*conditions, *([] if query.retracted else [_NOT_RETRACTED])])
+        rows = self._read(
+            "SELECT what, place, count(*), sum(size), min(start), max(last) FROM files"
+            f"{' WHERE ' if where else ''}{where} GROUP BY what, place",
+            list(conditions.values()),
+        )
+        names = ("what", "where", "file_count", "size_bytes", "first_ms", "last_ms")
+        return [PlaceTotals(**dict(zip(names, row, strict=True))) for row in rows]
+
     def _page(
         self, query: ArchiveQuery, after: Position | None, limit: int
     ) -> Sequence[tuple[ArchiveRecord, Position]]:
@@ -174,8 +188,7 @@ class SqliteIndex(ArchiveIndex):
     def _latest(
         self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool
     ) -> ArchiveRecord | None:
-        # JSON escapes quotes in values, so this text matches only a field name.
-        visible = "" if retracted else f""" AND instr(metadata, '"{RETRACTION}": {{') = 0"""
+        visible = "" if retracted else f" AND {_NOT_RETRACTED}"
         candidates = []
         for span_class in _SPAN_CLASSES:
             candidates += self._read(
