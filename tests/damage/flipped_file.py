@@ -1,4 +1,4 @@
-"""A child process that flips single bits of a data file, and asks what remains of the dataset.
+"""A child process that flips single bits of a file, and asks what remains of the dataset.
 
 Reads `offset mask` lines, and writes a line for each: `same`, `error NAME`, `other QUESTIONS` or
 `unnamed ERROR`. A parent sees in its silence, or in its end, what no exception can report.
@@ -19,6 +19,10 @@ from lakebed.store.cache import PROCESS_CACHE
 Questions = Mapping[str, Callable[[lakebed.Dataset], object]]
 
 QUESTIONS: Questions = {
+    "version": lambda dataset: dataset.version,
+    "schema": lambda dataset: (str(dataset.schema), str(dataset.descriptor)),
+    "history": lambda dataset: [(one.version, one.operation) for one in dataset.history()],
+    "older": lambda dataset: dataset.at(version=1).arrow(),
     "all": lambda dataset: dataset.arrow(),
     "range": lambda dataset: dataset.where("n BETWEEN 20 AND 110").arrow(),
     "one column": lambda dataset: dataset.where("x > 6").select("x").arrow(),

@@ -1,4 +1,4 @@
-"""A flipped bit in a data file: a named error or the same rows, and the process goes on."""
+"""A flipped bit in a data file or a head: a named error or the same rows, and the process goes on."""
 
 from __future__ import annotations
 
@@ -123,16 +123,32 @@ HOW_MANY = pytest.mark.parametrize(
 )
 
 
+def make_dataset(lake: Path, compression: str = "zstd", head: str = "document") -> None:
+    descriptor = lakebed.DatasetDescriptor(
+        schema=SCHEMA, partition_by=[by.identity("p")], compression=compression, index=["n"]
+    )
+    lakebed.open_repository(str(lake)).create("t", descriptor, head=head).append(some_rows(30))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("head", ["document", "tree"])
+@HOW_MANY
+def test_a_flipped_bit_of_a_head_gives_no_other_answer(
+    tmp_path: Path, head: str, count: int | None
+) -> None:
+    make_dataset(tmp_path, head=head)
+    (file,) = tmp_path.glob("t.by-dataset-metadata.*")
+
+    assert not wrong_after_flips(tmp_path, file, chosen_flips(file, count))
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("compression", ["zstd", "uncompressed"])
 @HOW_MANY
 def test_a_flipped_bit_of_a_file_gives_no_other_answer_and_ends_no_process(
     tmp_path: Path, compression: str, count: int | None
 ) -> None:
-    descriptor = lakebed.DatasetDescriptor(
-        schema=SCHEMA, partition_by=[by.identity("p")], compression=compression
-    )
-    lakebed.open_repository(str(tmp_path)).create("t", descriptor).append(some_rows(30))
+    make_dataset(tmp_path, compression)
     (file,) = (tmp_path / "t/data").rglob("part-*.parquet")
 
     assert not wrong_after_flips(tmp_path, file, chosen_flips(file, count))

@@ -78,6 +78,9 @@ def unpack(data: bytes, head_format: HeadFormat) -> dict[str, Any]:
 
 
 def pack(document: object, head_format: HeadFormat) -> bytes:
+    """Encode a document as whoever means it; without the checksum of what it was before."""
+    if isinstance(document, dict) and isinstance(document.get("metadata"), dict):
+        document["metadata"].pop("lakebed.checksum", None)
     if head_format is HeadFormat.JSON:
         return json.dumps(document).encode()
     return zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(document))

@@ -361,7 +361,8 @@ def test_history_goes_on_after_plateau_removed_files_again_and_again(
     repository: lakebed.Repository,
 ) -> None:
     dataset = repository.create("d", partitioned_by(pa.string()))
-    expected: dict[int, list[int]] = {0: []}
+    dataset.append([{"p": "b", "v": -1}])  # the loss of all files would not be taken over
+    expected: dict[int, list[int]] = {0: [], 1: [-1]}
 
     for number in range(12):
         commit = dataset.append([{"p": "a", "v": number}])
@@ -371,7 +372,7 @@ def test_history_goes_on_after_plateau_removed_files_again_and_again(
         expected[commit.version + 1] = values_of(dataset)
     dataset.append([{"p": "b", "v": 100}])
 
-    assert dataset.version == 25
+    assert dataset.version == 26
     for version, values in expected.items():
         assert values_of(dataset.at(version=version)) == values, version
-    assert values_of(dataset) == [100]
+    assert values_of(dataset) == [-1, 100]

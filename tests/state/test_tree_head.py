@@ -450,6 +450,7 @@ def test_version_of_the_head_is_that_of_its_tree(pair: Pair) -> None:
     store, key = store_of(pair.tree), HeadFormat.MSGPACK.key("d")
     head = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(store.get(key).data))
     head["metadata"]["lakebed.version"] = "3"
+    del head["metadata"]["lakebed.checksum"]
     store.put(key, zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(head)))
     PROCESS_CACHE.clear()
 

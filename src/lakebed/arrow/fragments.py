@@ -150,10 +150,10 @@ def dataset_of(
     arrow_types = {name: type_to_arrow(kind) for name, kind in types.items()}
     by_key = {file.key: file for file in files}
     is_compared = any(file.recorded is not None for file in files)
-    filesystem = (
-        filesystem_for(store, lambda key: open_intact(store, name, by_key[key]))
-        if is_compared
-        else verified_filesystem(store, name, files)
+    if not is_compared:
+        verify_files(store, name, by_key)
+    filesystem = filesystem_for(
+        store, (lambda key: open_intact(store, name, by_key[key])) if is_compared else None
     )
     return assembled(name, [(file, file.partition) for file in files], arrow_types, filesystem)
 
@@ -330,12 +330,11 @@ def _verifying(store: Store) -> OpenInput:
     return open_input
 
 
-def verified_filesystem(store: Store, name: str, files: Iterable[DataFile]) -> fs.FileSystem:
-    """Return a file system for planned files; footers are verified before Arrow reads them.
+def verify_files(store: Store, name: str, keys: Iterable[str]) -> None:
+    """Verify the footers of files on this machine, which Arrow opens by itself.
 
     Raises:
         DamagedFileError: A footer differs from its checksum.
     """
     if store.local_path("x") is not None:
-        verify_footers(store, name, (file.key for file in files))
-    return filesystem_for(store)
+        verify_footers(store, name, keys)

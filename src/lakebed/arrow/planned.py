@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakebed.arrow.fragments import assembled, grouped, names_in, verified_filesystem
+from lakebed.arrow.fragments import assembled, filesystem_for, grouped, names_in, verify_files
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.pushed import fields_of, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
@@ -121,10 +121,11 @@ class _Rows:
                     if name in self.read_names and not isinstance(column_types[name], Struct)
                 }
                 files.append((file, constants))
-        filesystem = verified_filesystem(
-            self.store, chosen.layout.name, (file for file, _ in files)
-        )
-        return assembled(chosen.layout.name, files, types, filesystem)
+        return assembled(chosen.layout.name, files, types, filesystem_for(self.store))
+
+    def verify(self, keys: Iterable[str]) -> None:
+        """Verify the footers of files on this machine, before Arrow reads them by itself."""
+        verify_files(self.store, self.chosen.layout.name, keys)
 
     def _check_readable(self, file: DataFile, older: OlderFiles) -> None:
         """Check that Arrow can read the columns of a file under the current schema."""
@@ -301,12 +302,24 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         is_to_be_written = columns is None and filter is None and options.keys() == {"use_threads"}
         return ds.Scanner.from_batches(planned.to_reader()) if is_to_be_written else planned
 
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:  # noqa: A002 - pyarrow's word
+        """Return the files, which pyarrow itself then reads; their footers are verified.
+
+        Raises:
+            DamagedFileError: A footer differs from its checksum.
+        """
+        fragments = list(super().get_fragments(filter))
+        self._rows.verify(fragment.path for fragment in fragments)
+        return iter(fragments)
+
     def replace_schema(self, schema: pa.Schema) -> ds.Dataset:
         """Return the files under another schema, which pyarrow itself then reads.
 
         Raises:
             InvalidInputError: The files hold a field under another name.
+            DamagedFileError: A footer differs from its checksum.
         """
+        self._rows.verify(self.files)
         if self._rows.is_renamed:
             raise InvalidInputError(
                 f"Dataset {self._rows.chosen.layout.name!r} has a renamed field, and pyarrow would "

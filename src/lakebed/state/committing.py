@@ -338,6 +338,8 @@ class Succession:
         """
         store, state, written = self._store, self.state, self._written
         count = len(written)
+        if self._foreign is not None:
+            conflicts.check_foreign_loss(self.first, self._foreign, terms.change)
         try:
             own, changes = [], []
             if terms.change.head is HeadKind.TREE and state.head_format is not HeadFormat.MSGPACK:

@@ -27,7 +27,7 @@ from lakebed.model.allowed import OTHER
 from lakebed.model.evolution import check_partitioning, check_schema, grown_dimensions
 from lakebed.model.keys import encode_level, partition_of_label
 from lakebed.model.layout import Folder
-from lakebed.model.predicate import columns_of
+from lakebed.model.predicate import TRUE, columns_of
 from lakebed.model.renaming import named_as
 from lakebed.state import history, runs
 from lakebed.state import runs as run_list
@@ -489,6 +489,33 @@ def moved_meanwhile(base: State, now: State) -> CommitConflictError:
         expected=base.version,
         actual=now.version,
     )
+
+
+def check_foreign_loss(now: State, foreign: Entry, change: Change) -> None:
+    """Check that no commit goes on from a head whose files another tool has all removed.
+
+    Damage may look the same. The files are on storage until a cleanup finds them superseded, so a
+    rollback restores them; a commit that takes the loss over starts that time.
+
+    Raises:
+        CommitConflictError: The other tool has removed all files, and the change neither restores
+            files nor replaces everything.
+    """
+    is_lost = bool(foreign.removed) and not now.labels
+    is_meant = (
+        change.restores is not None
+        or change.operation == ROLLBACK
+        or (isinstance(change.scope, WholeView) and change.scope.predicate == TRUE)
+    )
+    if is_lost and not is_meant:
+        raise CommitConflictError(
+            f"Another tool has removed all {len(foreign.removed)} files of {now.name!r} from its head "
+            f"since version {now.version}. Nothing was written.",
+            hint=f"`rollback(version={now.version})` restores them. If their removal is meant, an "
+            "overwrite of the whole dataset accepts it.",
+            expected=now.version,
+            actual=foreign.version,
+        )
 
 
 def _check_progress(base: State, now: State, change: Change, since: Sequence[Entry]) -> None:

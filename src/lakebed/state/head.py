@@ -12,6 +12,7 @@ Bytes in another form, from another tool or from damage, are read entry by entry
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -27,7 +28,10 @@ from lakebed.store.segments import compress, decompress
 METADATA_VERSION = 4  # of the Kartothek specification
 # Of a head that is a tree: neither earlier releases nor other tools read or write such a dataset.
 TREE_VERSION = 5
+_ENTRY_PREFIX = "lakebed."
 HEAD_ENTRY, TREE = "lakebed.head", "tree"
+CHECKSUM_ENTRY = "lakebed.checksum"
+_CREATED = "creation_time"  # Kartothek's entry
 # In the head of a Kartothek dataset: the dataset that it was published from, whose files it names.
 PUBLISHED_FROM = "lakebed.published_from"
 MAX_HEAD_BYTES = 2**30  # decompressed; a head of a million files takes a fifth of that
@@ -81,8 +85,12 @@ class HeadDocument(msgspec.Struct, kw_only=True):
     tree: bytes | None = None
 
 
-class _Written(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A head as it is encoded and decoded."""
+class _Written(msgspec.Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """A head as it is encoded and decoded.
+
+    The specification has no other keys. One that is unknown here is a damaged name of a key, and
+    its content would be taken for missing: a head without `partitions` has no files.
+    """
 
     dataset_metadata_version: int
     dataset_uuid: str
@@ -105,7 +113,7 @@ def encode_head(document: HeadDocument, head_format: HeadFormat) -> bytes:
             dataset_metadata_version=document.dataset_metadata_version,
             dataset_uuid=document.dataset_uuid,
             indices=document.indices,
-            metadata=document.metadata,
+            metadata=_with_checksum(document.metadata),
             partitions=_MISSING
             if partitions is None
             else msgspec.Raw(partitions.encode_as(head_format)),
@@ -144,17 +152,56 @@ def decode_head(data: bytes, head_format: HeadFormat, key: str) -> HeadDocument:
     is_tree = head_format is HeadFormat.MSGPACK and written.metadata.get(HEAD_ENTRY) == TREE
     _check_version(written.dataset_metadata_version, key, is_tree=is_tree)
     partitions = bytes(written.partitions)
+    metadata = _without_checksum(written.metadata, key)
     return HeadDocument(
         dataset_metadata_version=written.dataset_metadata_version,
         dataset_uuid=written.dataset_uuid,
         indices=written.indices,
-        metadata=written.metadata,
+        metadata=metadata,
         partitions=Partitions(partitions, head_format)
         if partitions and partitions not in _NULL
         else None,
         partition_keys=written.partition_keys,
         tree=bytes(written.tree) if is_tree else None,
     )
+
+
+def _with_checksum(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries with one more, if some of them are of Lakebed: their checksum."""
+    checksum = _checksum_of(entries)
+    return {**entries, CHECKSUM_ENTRY: checksum} if checksum else dict(entries)
+
+
+def _without_checksum(entries: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the entries without their checksum, which other tools copy unchanged.
+
+    A flipped bit in a JSON head may leave a valid document: another value, or an entry of another
+    name. An entry that is missing has a meaning, such as a dataset of another tool.
+
+    Raises:
+        CorruptMetadataError: The entries differ from the checksum.
+    """
+    known = entries.pop(CHECKSUM_ENTRY, None)
+    if known is not None and known != _checksum_of(entries):
+        raise CorruptMetadataError(
+            f"Head {key!r} is damaged: the entries of Lakebed in its metadata differ from their "
+            "checksum.",
+            hint="Restore the object from a copy; no data file was touched.",
+        )
+    return entries
+
+
+def _checksum_of(entries: Mapping[str, Any]) -> str:
+    """Return the checksum of the entries of Lakebed, and of the time of creation; empty for none."""
+    ours = sorted(
+        (name, value)
+        for name, value in entries.items()
+        if name.startswith(_ENTRY_PREFIX) and name != CHECKSUM_ENTRY
+    )
+    if not ours:
+        return ""
+    ours.append((_CREATED, entries.get(_CREATED)))
+    return f"crc32:{zlib.crc32(msgspec.json.encode(ours)):08x}"
 
 
 def _encode(value: object, head_format: HeadFormat) -> bytes:

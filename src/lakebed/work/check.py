@@ -384,7 +384,15 @@ class _Checker:
                     what=f"Rows may fail the declared check {name!r}: it was {outcome}.",
                     remedy="Drop and add the check again: then it is tested on all rows.",
                 )
-        if self.state.is_changed_by_others:
+        if self.state.is_changed_by_others and not self.state.labels:
+            yield Finding(
+                severity=Severity.ERROR,
+                key=self.head.key,
+                what="Another tool has removed all data files from the head; commits are refused.",
+                remedy=f"rollback(version={self.state.version}) restores them. If their removal is "
+                "meant, an overwrite of the whole dataset accepts it.",
+            )
+        elif self.state.is_changed_by_others:
             yield Finding(
                 severity=Severity.NOTE,
                 key=self.head.key,
