@@ -144,7 +144,7 @@ NO_VERBS = {
     "Staged": set(),
     "Archive": {
         *("init", "push_many", "push_prepared", "list", "page", "latest", "record", "open"),
-        *("open_record", "fetch", "spark", "ingest"),
+        *("open_record", "fetch", "spark", "ingest", "close"),
     },
     "Ingest": {"from_toml", "dataset", "hold", "release", "batches_of", "sources", "follow"},
     "TableIngest": {"dataset", "run_of"},
