@@ -369,3 +369,48 @@ def test_a_provider_that_does_not_list_is_followed_by_name_and_says_so() -> None
     assert lake.list() == ["new"]
     with pytest.raises(DatasetNotFoundError, match="'missing'"):
         lake.trees.follow_metadata(["missing"])
+
+
+class Strict(Catalog):
+    """Refuses descriptors of more than two fields."""
+
+    def check(self, name: str, descriptor: DatasetDescriptor) -> None:
+        if len(descriptor.schema.names) > 2:
+            raise InvalidInputError(f"{name!r} has too many fields.", hint="Take two.")
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda lake: lake.create("d", described("a", "b", "c")),
+        lambda lake: lake.write("d", [{"a": 1, "b": 2, "c": 3}]),
+    ],
+)
+def test_dataset_that_the_provider_refuses_leaves_nothing(
+    create: Callable[[lakebed.Repository], object],
+) -> None:
+    lake = repository(metadata=Strict())
+
+    with pytest.raises(InvalidInputError, match="too many fields"):
+        create(lake)
+
+    assert list(lake.store.list("")) == []
+    assert lake.metadata.list() == lake.list() == []
+
+
+def test_update_that_the_provider_refuses_changes_nothing() -> None:
+    lake = repository(metadata=Strict())
+    dataset = lake.create("d", described("a"))
+    edits: list[Callable[[], object]] = [
+        lambda: dataset.evolve(described("a", "b", "c"), base=dataset.version),
+        lambda: dataset.append([{"a": 1, "b": 1, "c": 1}], unknown="keep"),
+    ]
+
+    for edit in edits:
+        with pytest.raises(InvalidInputError, match="too many fields"):
+            edit()
+
+    assert lake.open("d").version == 0
+    assert lake.open("d").descriptor == lake.metadata.load("d") == described("a")
+    dataset.evolve(described("a", "b"), base=dataset.version)
+    assert lake.metadata.load("d") == described("a", "b")

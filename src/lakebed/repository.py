@@ -180,6 +180,7 @@ class Repository(RefusesFormerNames):
             CommitUnknownError: The store did not report whether the dataset was created.
             MetadataProviderError: The dataset was created, but the repository's own provider
                 failed.
+            LakebedError: The repository's own provider refused the descriptor; nothing was created.
 
         Cost:
             Three PUTs, two conditional PUTs, up to ten GETs and five LISTs; before the first write of
@@ -207,6 +208,7 @@ class Repository(RefusesFormerNames):
             raise InvalidInputError(f"if_exists is {if_exists!r}.", hint="Give 'error' or 'open'.")
         format_ = _head_format(head_format)
         BatchIds.named_by(descriptor.properties)
+        self._check_by_provider(name, descriptor)
         try:
             created = create(
                 self._store,
@@ -236,6 +238,11 @@ class Repository(RefusesFormerNames):
                 hint="Give all of it in the descriptor, or a schema in its place.",
             )
         return without_stored_names(descriptor)
+
+    def _check_by_provider(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Let the repository's own provider refuse a dataset before its head is made."""
+        if self._provider is not None:
+            self._provider.check(name, descriptor)
 
     def _save_created(self, name: str, descriptor: DatasetDescriptor) -> None:
         """Save the descriptor of a dataset that was created with the repository's own provider."""
@@ -338,6 +345,7 @@ class Repository(RefusesFormerNames):
         schema, rows = described(data)
         descriptor = self._described(name, schema, options)
         first = first_state(name, descriptor, HeadFormat.JSON)
+        self._check_by_provider(name, descriptor)
         commit = self._dataset(first)._write_first(first, rows, run, replace_all=replace_all)
         self._save_created(name, descriptor)
         return commit
@@ -540,6 +548,7 @@ class Repository(RefusesFormerNames):
                 f"adopted; {head_format} was asked for.",
                 hint="Leave head_format out, and move the head afterwards: lakebed compact --head.",
             )
+        self._check_by_provider(adoption.name, adoption.descriptor)
         taken = work.adoption.take_over_kartothek(self._store, adoption, head)
         self._save_created(adoption.name, taken.descriptor)
         return self._dataset(taken)

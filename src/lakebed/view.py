@@ -543,10 +543,18 @@ class View(Readable):
         from lakebed.state import schema_file, updates
 
         store, name = self._source.store, self._source.name
+        provider = self._source.metadata
+
+        def accepted(old: DatasetDescriptor) -> DatasetDescriptor:
+            new = edit(old)
+            if provider is not None:
+                provider.check(name, new)
+            return new
+
         done = updates.update(
             store,
             name,
-            edit,
+            accepted,
             self._commit_options,
             made_from=made_from,
             drop=drop,
@@ -554,13 +562,13 @@ class View(Readable):
         )
         schema_file.put_or_leave(store, name, done.descriptor)
         self._source.invalidate()
-        if self._source.metadata is not None:
+        if provider is not None:
             with reporting_provider_errors(
                 name,
                 f"updated to version {done.entry.version}",
                 "Call evolve(lambda old: old) to save it to the provider again.",
             ):
-                self._source.metadata.save(name, done.descriptor)
+                provider.save(name, done.descriptor)
         return done
 
     def _must_be_empty(self, base: State) -> Scope:

@@ -261,6 +261,50 @@ def test_avro_is_published_and_read_by_hives_own_reader(hive, lake):
     ]
 
 
+def test_upper_case_names_in_avro_are_read_by_hives_own_reader(hive, lake):
+    """The user of the first document: `userId`; also inside records, lists and maps."""
+    user = {
+        "type": "record",
+        "name": "User",
+        "fields": [
+            {"name": "userId", "type": "long"},
+            {"name": "username", "type": "string", "doc": 'it\'s; a "name"'},
+            {
+                "name": "homeTowns",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Town",
+                        "fields": [{"name": "zipCode", "type": ["null", "string"]}],
+                    },
+                },
+            },
+            {"name": "dt", "type": "string"},
+        ],
+    }
+    dataset = lake.create("users", lakebed.DatasetDescriptor(
+        schema=user, partition_by="dt", format="avro"
+    ))  # fmt: skip
+    row = {"userId": 1234, "username": "u1234", "homeTowns": [{"zipCode": "8000"}, {}], "dt": "a"}
+    dataset.append([row, {**row, "userId": 5, "dt": "b"}])
+    directory = lake.uri.removeprefix("file://")
+
+    def publish(table, **options):
+        return hive("publish", lake=directory, name="users", table=table, **options)
+
+    assert (publish("lake.users")["created"], publish("lake.users", check=True)["is_in_step"]) == (
+        True,
+        True,
+    )
+    for statement in dataset.publish("hive", table="lake.u2", print_sql=True):
+        hive.sql(statement)
+    for table in ("lake.users", "lake.u2"):
+        query = f"SELECT userId, username, homeTowns[0].zipCode, dt FROM {table} ORDER BY userId"
+        assert hive.sql(query) == [["5", "u1234", "8000", "b"], ["1234", "u1234", "8000", "a"]]
+        assert hive.sql(f"SELECT count(*) FROM {table} WHERE userId = 1234") == [["1"]]
+
+
 def test_a_hive_table_of_avro_is_adopted(hive, lake):
     home = f"{lake.uri}/old_avro"
     hive.sql(

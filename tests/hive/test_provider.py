@@ -156,3 +156,45 @@ def test_properties_that_describe_nothing_are_corrupt(
             CorruptMetadataError, match=r"properties of table .*users does not describe a dataset"
         ):
             provider.load("users")
+
+
+def test_dataset_that_cannot_be_a_table_is_not_created(
+    spark, provider: HiveMetadataProvider, database: str, tmp_path: Path
+) -> None:
+    lake = lakebed.open_repository(tmp_path / "lake", metadata=provider)
+    spark.sql(f"CREATE DATABASE {database}")
+    spark.sql(f"CREATE TABLE {database}.theirs (n BIGINT) USING parquet")
+    time = pa.schema([("at", pa.timestamp("us"))])
+    refused = {
+        "times": DatasetDescriptor(schema=time, format="avro"),
+        "Users": USERS,
+        "theirs": USERS,
+    }
+
+    for name, descriptor in refused.items():
+        with pytest.raises((InvalidInputError, InvalidNameError, AlreadyExistsError)):
+            lake.create(name, descriptor)
+
+    assert lake.list() == []
+    assert list(lake.store.list("")) == []
+    users = lake.create("users", USERS)
+    with pytest.raises(InvalidInputError):
+        users.evolve(
+            DatasetDescriptor(schema=USERS.schema, partition_by="name"), base=users.version
+        )
+    assert (users.version, lake.open("users").descriptor) == (0, USERS)
+
+
+@pytest.mark.parametrize("spelling", ["path", "file:/", "Path"])
+def test_root_may_be_a_path(spark, database: str, tmp_path: Path, spelling: str) -> None:
+    path = tmp_path / "lake"
+    root = {"path": str(path), "file:/": f"file:{path}/", "Path": path}[spelling]
+    metadata = HiveMetadataProvider(spark, database=database, root=root)
+    lake = lakebed.open_repository(path, metadata=metadata)
+    users = lake.create("users", USERS)
+    users.overwrite([{"user_id": 1234, "name": "jane"}])
+
+    users.publish("hive", spark, table=f"{database}.users")
+
+    assert spark.table(f"{database}.users").count() == 1
+    assert users.unpublish("hive", spark, table=f"{database}.users")

@@ -1,6 +1,7 @@
 """Names, types and partitions of a Hive table."""
 
 import datetime as dt
+import json
 
 import pyarrow as pa
 import pytest
@@ -140,12 +141,30 @@ def test_times_in_avro_are_refused_by_name(kind, path):
     assert columns_of(state_of(schema), "partitions").format == "parquet"
 
 
-@pytest.mark.parametrize(("name", "inner"), [("N", "x"), ("n", "X")])
-def test_upper_case_names_in_avro_are_refused_by_name(name, inner):
-    schema = pa.schema([(name, pa.struct([(inner, pa.int64())]))])
+def test_upper_case_names_in_avro_are_found_by_a_schema_of_the_table():
+    inner = pa.struct([("X", pa.int64())])
+    nested = pa.list_(pa.struct([("Y", pa.map_(pa.string(), inner))]))
+    schema = pa.schema([pa.field("N", pa.int64(), nullable=False), ("n2", nested)])
 
-    with pytest.raises(InvalidInputError, match="has upper-case letters"):
-        columns_of(state_of(schema, format="avro"), "partitions")
+    columns = columns_of(state_of(schema, format="avro"), "partitions")
+
+    assert set(columns.properties) == {"avro.schema.literal"}
+    literal = json.loads(columns.properties["avro.schema.literal"])
+    assert [(field["name"], field["default"]) for field in literal["fields"]] == [
+        ("N", None),
+        ("n2", None),
+    ]
+    assert literal["fields"][0]["type"] == ["null", "long"]
+    record = literal["fields"][1]["type"][1]["items"][1]
+    assert record["fields"][0]["name"] == "Y"
+    assert record["fields"][0]["type"][1]["values"][1]["fields"][0]["name"] == "X"
+
+
+@pytest.mark.parametrize(("name", "format_"), [("n", "avro"), ("N", "parquet")])
+def test_tables_whose_names_hive_finds_need_no_schema(name, format_):
+    columns = columns_of(state_of(pa.schema([(name, pa.int64())]), format=format_), "partitions")
+
+    assert columns.properties == {}
 
 
 def test_types_are_those_that_spark_reads():

@@ -30,7 +30,7 @@ class MetadataProvider(ABC):
 
     `Repository.metadata` is a provider, too: by default the one that reads the heads. Others are
     `FileMetadataProvider` and `HiveMetadataProvider`. Your own implements `save`, `load` and
-    `delete`, and `list` if it can list its datasets.
+    `delete`, `list` if it can list its datasets, and `check` if it refuses some.
 
     >>> class Catalog(MetadataProvider):
     ...     def __init__(self):
@@ -55,6 +55,13 @@ class MetadataProvider(ABC):
     >>> repository.metadata.list()
     ['flights']
     """
+
+    def check(self, name: str, descriptor: DatasetDescriptor) -> None:  # noqa: B027 - optional
+        """Raise an error if the provider cannot store this descriptor.
+
+        It is called before the head is created or updated, so that a refused dataset leaves
+        nothing. By default every descriptor is accepted.
+        """
 
     @abstractmethod
     def save(self, name: str, descriptor: DatasetDescriptor) -> None:

@@ -110,9 +110,14 @@ class AvroWriter(FileWriter):
         )
 
 
+def file_schema(schema: Schema) -> dict[str, Any]:
+    """Return the Avro schema that files of a schema hold."""
+    return schema_to_avro(_portable(schema))
+
+
 def _open_writer(sink: Content, schema: Schema, compression: str) -> Any:
     fastavro, codec = _fastavro(), _CODECS[compression]
-    document = fastavro.parse_schema(schema_to_avro(_portable(schema)))
+    document = fastavro.parse_schema(file_schema(schema))
     try:
         # A missing package of the codec is reported only at the first block.
         fastavro.writer(io.BytesIO(), _PROBE, [{"n": 0}], codec=codec)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakebed import by
+from lakebed.common.given import check_given
 from lakebed.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -16,21 +18,25 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Folder
+from lakebed.model.locations import refuse_credentials
 from lakebed.model.publishing import TableName
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.state.creation import first_state
 from lakebed.state.head import HeadFormat
 from lakebed.state.metadata_provider import MetadataProvider, not_kept, read_kept
+from lakebed.store import open_store
 from lakebed.store.root import plain_location
 from lakebed.tables.hive.metastore import FoundTable, Metastore
 from lakebed.tables.hive.metastore_session import session_of
-from lakebed.tables.hive.table import added_columns, columns_of, schema_differences
+from lakebed.tables.hive.table import Columns, added_columns, columns_of, schema_differences
 from lakebed.tables.hive.to_hive import DATASET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DESCRIPTOR = "lakebed.descriptor"
+_REMOTE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+_S3 = re.compile(r"^s3[an]://")
 _PART = 3_900  # characters of a property: many metastores hold 4,000
 
 
@@ -41,7 +47,8 @@ class HiveMetadataProvider(MetadataProvider):
     descriptor; the columns of a table that another tool has made serve as its descriptor. The
     tables show no rows until `Dataset.publish` to the same name brings them into step.
 
-    Names of datasets are limited to lower-case letters, digits and `_`, and their format to Parquet.
+    Names of datasets are limited to lower-case letters, digits and `_`, and their format to Parquet,
+    or to Avro without times in a session with Hive support.
     A metastore has no conditional change: if two processes save one descriptor at once, the last
     one wins.
     """
@@ -51,18 +58,21 @@ class HiveMetadataProvider(MetadataProvider):
         metastore: SparkSession | str | os.PathLike[str] | None,
         *,
         database: str,
-        root: str,
+        root: str | os.PathLike[str],
     ) -> None:
         """Keep descriptors in a database.
 
         Args:
             metastore: As for `Dataset.publish`.
             database: Database of the metastore; it is created when it is first needed.
-            root: The URI of the repository, `Repository.uri`.
+            root: The URI of the repository, `Repository.uri`, or its path.
+
+        Raises:
+            InvalidInputError: `root` is not a location, or contains credentials.
         """
         self._spark = session_of(metastore)
         self._database = TableName.parse(f"{database}.t").database
-        self._root = root.rstrip("/")
+        self._root = _uri(root)
 
     def __repr__(self) -> str:
         return f"<HiveMetadataProvider {self._database} of {self._root}>"
@@ -76,11 +86,14 @@ class HiveMetadataProvider(MetadataProvider):
             AlreadyExistsError: Another tool has made a table of this name, which stays.
             StorageError: The metastore failed.
         """
-        state = first_state(name, descriptor, HeadFormat.JSON)
-        columns = columns_of(state, "partitions")
+        columns = _columns(name, descriptor)
         with self._table(name) as metastore:
             table = metastore.find()
-            properties = {DATASET: f"{self._root}/{name}", **_parts(descriptor)}
+            properties = {
+                DATASET: f"{self._root}/{name}",
+                **columns.properties,
+                **_parts(descriptor),
+            }
             if table is None:
                 folder = Folder.HIVE.of(name, f"{self._database}.{name}")
                 metastore.create(columns, plain_location(f"{self._root}/{folder}"), properties)
@@ -88,17 +101,35 @@ class HiveMetadataProvider(MetadataProvider):
             self._check_own(name, table)
             if schema_differences(columns, table.columns):
                 new = added_columns(columns, table.columns)
-                keys, wanted = (
-                    [key.identity for key in side.keys] for side in (table.columns, columns)
-                )
                 if new is not None:
                     metastore.add_columns(new)
-                elif keys != wanted or not metastore.set_columns(columns):
-                    raise InvalidInputError(
-                        f"The columns of table {self._database}.{name} cannot be changed in place.",
-                        hint="Delete the descriptor, and save it again.",
-                    )
+                elif not _same_keys(columns, table) or not metastore.set_columns(columns):
+                    raise self._unchangeable_error(name)
             metastore.set_properties(properties)
+
+    def check(self, name: str, descriptor: DatasetDescriptor) -> None:
+        """Check that a descriptor can become a table, or change the existing one.
+
+        Raises:
+            InvalidInputError: As for `save`.
+            AlreadyExistsError: As for `save`.
+            StorageError: The metastore failed.
+        """
+        columns = _columns(name, descriptor)
+        with self._table(name) as metastore:
+            table = metastore.find()
+            if table is None:
+                metastore.check_creatable(columns)
+                return
+            self._check_own(name, table)
+            if not _same_keys(columns, table):
+                raise self._unchangeable_error(name)
+
+    def _unchangeable_error(self, name: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"The columns of table {self._database}.{name} cannot be changed in place.",
+            hint="Delete the descriptor, and save it again.",
+        )
 
     def load(self, name: str) -> DatasetDescriptor:
         """Return the descriptor of a dataset.
@@ -165,6 +196,29 @@ class HiveMetadataProvider(MetadataProvider):
                 f"Table {self._database}.{name} was not made by Lakebed.",
                 hint="Its descriptor can be loaded. To save, choose another name, or drop the table.",
             )
+
+
+def _uri(root: str | os.PathLike[str]) -> str:
+    """Return the URI of a repository as `Repository.uri` spells it.
+
+    `Dataset.publish` compares it with the repository's own URI.
+    """
+    check_given("root", root, (str, os.PathLike), "Give `Repository.uri`.", or_none=False)
+    text = os.fspath(root)
+    if _REMOTE.match(text) is None:
+        return open_store(text).uri
+    refuse_credentials(text)  # it is written into each table
+    return _S3.sub("s3://", text).rstrip("/")
+
+
+def _columns(name: str, descriptor: DatasetDescriptor) -> Columns:
+    return columns_of(first_state(name, descriptor, HeadFormat.JSON), "partitions")
+
+
+def _same_keys(columns: Columns, table: FoundTable) -> bool:
+    """Return whether a table has the partition columns of a dataset."""
+    have = [key.identity for key in table.columns.keys]
+    return have == [key.identity for key in columns.keys]
 
 
 def _parts(descriptor: DatasetDescriptor) -> dict[str, str]:

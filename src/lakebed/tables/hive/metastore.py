@@ -20,7 +20,7 @@ from lakebed.model.publishing import TableName
 from lakebed.spark.session import settings_for
 from lakebed.store.root import plain_location
 from lakebed.tables.hive.jvm import JvmCatalog
-from lakebed.tables.hive.table import Column, Columns, Spec, quoted
+from lakebed.tables.hive.table import Column, Columns, Spec, pairs, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -161,13 +161,8 @@ class Metastore:
         Raises:
             InvalidInputError: It is a table of avro, and the session has no Hive support.
         """
+        self.check_creatable(columns)
         is_avro = columns.format == "avro"
-        if is_avro and self._spark.conf.get("spark.sql.catalogImplementation") != "hive":
-            raise InvalidInputError(
-                f"Table {str(self._table)!r} of avro needs Hive's reader, which this session lacks.",
-                hint="Build the session with enableHiveSupport(), or name the metastore by its "
-                "address or directory.",
-            )
         if not self.call(
             "databaseExists", lambda: self._spark.catalog.databaseExists(self._table.database)
         ):
@@ -182,8 +177,22 @@ class Metastore:
             + ("" if is_avro else " USING parquet")
             + (f" PARTITIONED BY ({keys})" if keys else "")
             + (" STORED AS AVRO" if is_avro else "")
-            + f" LOCATION {quoted(location)} TBLPROPERTIES ({_pairs(properties)})"
+            + f" LOCATION {quoted(location)} TBLPROPERTIES ({pairs({**properties, **columns.properties})})"
         )
+
+    def check_creatable(self, columns: Columns) -> None:
+        """Check that the session can create a table of these columns.
+
+        Raises:
+            InvalidInputError: It is a table of avro, and the session has no Hive support.
+        """
+        is_hive = self._spark.conf.get("spark.sql.catalogImplementation") == "hive"
+        if columns.format == "avro" and not is_hive:
+            raise InvalidInputError(
+                f"Table {str(self._table)!r} of avro needs Hive's reader, which this session lacks.",
+                hint="Build the session with enableHiveSupport(), or name the metastore by its "
+                "address or directory.",
+            )
 
     def drop(self) -> None:
         """Drop the table; its files stay."""
@@ -204,7 +213,7 @@ class Metastore:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set some properties, and keep all others."""
-        self._sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(properties)})")
+        self._sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs(properties)})")
 
     def set_location(self, location: str) -> None:
         """Set the location of the table itself."""
@@ -304,10 +313,6 @@ def _facts(rows: Iterable[Any]) -> dict[str, str]:
 def _ddl(column: Column) -> str:
     comment = f" COMMENT {quoted(column.doc)}" if column.doc else ""
     return f"`{column.name}` {column.type}{comment}"
-
-
-def _pairs(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{quoted(name)}={quoted(value)}" for name, value in properties.items())
 
 
 def _batched(items: Iterable[_T], size: int) -> Iterator[tuple[_T, ...]]:

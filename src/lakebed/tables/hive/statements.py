@@ -17,7 +17,7 @@ from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import plain_location, root_of
 from lakebed.tables.hive.directories import check_compatible, directories_of, problems
-from lakebed.tables.hive.table import Column, Columns, Spec, columns_of, quoted
+from lakebed.tables.hive.table import Column, Columns, Spec, columns_of, pairs, quoted
 from lakebed.tables.since import find_since
 
 _UNPARTITIONED = Spec("")
@@ -99,6 +99,7 @@ def _creation(name: TableName, quoted_name: str, columns: Columns, location: str
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted_name} ({listed})"
         + (f" PARTITIONED BY ({keys})" if keys else "")
         + f" STORED AS {columns.format.upper()} LOCATION {quoted(location)}"
+        + (f" TBLPROPERTIES ({pairs(columns.properties)})" if columns.properties else "")
     )
 
 

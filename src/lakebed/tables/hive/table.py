@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
+from lakebed.arrow.formats.avro_files import file_schema
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
 from lakebed.model.publishing import Mode
@@ -19,6 +21,7 @@ from lakebed.model.schema import (
     ListOf,
     MapOf,
     Primitive,
+    Schema,
     Struct,
     Type,
     find_alike_fields,
@@ -27,6 +30,9 @@ from lakebed.model.schema import (
 from lakebed.model.values import Scalar, format_value
 from lakebed.state.state import State
 from lakebed.tables.shown_facts import check_required
+
+AVRO_SCHEMA = "avro.schema.literal"
+"""The property of a table with the schema for Hive's reader of Avro."""
 
 # A metastore stores partition values as text. Values of these types are read back unchanged, in
 # every time zone of the session.
@@ -83,11 +89,19 @@ class Columns:
         data: Columns that the files hold.
         keys: Partition columns, in order.
         format: Format of the files: parquet or avro.
+        avro_schema: Schema that Hive's reader of Avro needs to find fields with upper-case letters;
+            empty where it needs none.
     """
 
     data: tuple[Column, ...]
     keys: tuple[Column, ...]
     format: str = "parquet"
+    avro_schema: str = ""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table that readers need."""
+        return {AVRO_SCHEMA: self.avro_schema} if self.avro_schema else {}
 
 
 def columns_of(state: State, mode: Mode) -> Columns:
@@ -127,13 +141,43 @@ def columns_of(state: State, mode: Mode) -> Columns:
         data=tuple(_column(field) for field in data),
         keys=tuple(Column(name=key, type=_key_type(key, kind)) for key, kind in key_types.items()),
         format=state.descriptor.format,
+        avro_schema=_avro_schema(state.descriptor.schema, data)
+        if state.descriptor.format == "avro"
+        else "",
     )
+
+
+def _avro_schema(schema: Schema, data: Sequence[Field]) -> str:
+    """Return the schema with which Hive reads the columns, if it needs one.
+
+    Without one, Hive derives a schema from its own names of columns, which are in lower case, and
+    finds no field with upper-case letters. Every field may be missing in older files.
+    """
+    if all(field.name == field.name.lower() for _, field in walk(data)):
+        return ""
+    fields = tuple(map(_optional_field, data))
+    return json.dumps(file_schema(replace(schema, fields=fields)), separators=(",", ":"))
+
+
+def _optional_field(field: Field) -> Field:
+    return replace(field, type=_optional_type(field.type), nullable=True, default=None)
+
+
+def _optional_type(type_: Type) -> Type:
+    match type_:
+        case ListOf(element=element):
+            return ListOf(_optional_type(element), element_nullable=True)
+        case MapOf(value=value):
+            return MapOf(_optional_type(value), value_nullable=True)
+        case Struct(fields=fields):
+            return Struct(tuple(map(_optional_field, fields)))
+    return type_
 
 
 def _check_avro(dataset: str, data: Sequence[Field]) -> None:
     """Check that Hive's own reader of Avro reads all fields as they are.
 
-    It reads microseconds as numbers or as milliseconds, and looks up names in lower case.
+    It reads microseconds as numbers or as milliseconds.
     """
     for path, field in walk(data):
         if any(kind in _TIMES for kind in _primitives_in(field.type)):
@@ -141,12 +185,6 @@ def _check_avro(dataset: str, data: Sequence[Field]) -> None:
                 f"Field {path!r} of dataset {dataset!r} is of type {field.type}: Hive reads times "
                 "of Avro in milliseconds only, and these are in microseconds.",
                 hint="Append the rows to a dataset of Parquet, and publish that one.",
-            )
-        if field.name != field.name.lower():
-            raise InvalidInputError(
-                f"Field {path!r} of dataset {dataset!r} has upper-case letters, by which Hive does "
-                "not find it in files of Avro.",
-                hint="Append the rows to a dataset of Parquet, or give the field a lower-case name.",
             )
 
 
@@ -351,3 +389,8 @@ def quoted(text: str) -> str:
     """
     escaped = text.translate(_IN_LITERALS).replace("${", "\\u0024{")
     return f"'{escaped}'"
+
+
+def pairs(properties: Mapping[str, str]) -> str:
+    """Return properties as the list inside `TBLPROPERTIES (…)`."""
+    return ", ".join(f"{quoted(name)}={quoted(value)}" for name, value in properties.items())

@@ -408,6 +408,7 @@ class _Publisher:
             _VERSION: str(plan.state.version),
             _COMMIT: plan.state.commit_id,
             _SCHEMA: str(plan.state.lineage.number),
+            **plan.columns.properties,
         }
 
     def _apply(self, plan: _Plan) -> None:
