@@ -4,6 +4,9 @@ from lakebed import Dataset, View
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
+# Reads the rows that a rewrite keeps, in the process that does the work.
+ROWS_OF_A_REWRITE = "lakebed.arrow.rewrite._rows"
+
 
 def store_of(dataset: Dataset | View) -> Store:
     """Return the store that a dataset is read from and written to."""

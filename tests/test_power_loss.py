@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -215,7 +216,7 @@ def after_a_loss_of_power(recorder: Recorder, tmp_path: Path) -> Rows:
         return rows_of(lakebed.open_repository(str(tmp_path / "after")).open("t"))
 
 
-def failing_sync(path: Path, times: int, error: BaseException) -> mock._patch:
+def failing_sync(path: Path, times: int, error: BaseException) -> AbstractContextManager[object]:
     """Let the next syncs of a directory fail."""
     real, left = os.fsync, [times]
 

@@ -551,12 +551,14 @@ def test_the_default_path_uses_public_pyspark_api_alone():
     found = sorted(path.name for path in source.glob("*.py") if private.search(path.read_text()))
 
     # Each where the session has them, and not without: what the optimizer knows of a plan, which
-    # files its filters leave, the description of a job, an accumulator that tells of progress, and
-    # the hosts of executors, for whoever looks for what they lack.
+    # files its filters leave, the description of a job, an accumulator that tells of progress, the
+    # hosts of executors, for whoever looks for what they lack, and days that the zone of the JVM
+    # skips.
     assert found == [
         "accumulated.py",
         "few.py",
         "pruned_files.py",
         "session.py",
+        "uncertain_dates.py",
         "worker_report.py",
     ]

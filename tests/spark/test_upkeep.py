@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from inside import ROWS_OF_A_REWRITE
 
 import lakebed
 from lakebed.common.progress import Progress
@@ -171,7 +172,7 @@ def test_tasks_delete_what_threads_delete(
     with monkeypatch.context() as patched:
         # The tasks are other processes.
         patched.setattr("lakebed.arrow.scan.count", None)
-        patched.setattr("lakebed.arrow.rewrite._rows", None)
+        patched.setattr(ROWS_OF_A_REWRITE, None)
         tasks = events.delete("plane = 'N3' OR n = 0", spark=spark)
 
     assert expected is not None and threads is not None and tasks is not None  # noqa: PT018 - one thing
