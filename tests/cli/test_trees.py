@@ -220,3 +220,41 @@ def test_export_that_spark_cannot_read_says_so_on_stderr(
     assert f".{compression}" in told.stderr
     assert "gzip or zstd" in told.stderr
     assert "Spark" not in cli(*call).stderr
+
+
+@pytest.mark.parametrize("version", [{}, {"version": 1}])
+def test_dimension_schema_alone_makes_a_dataset_of_submissions(
+    cli, tmp_path: Path, write, version: dict[str, int]
+) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps({"dimensions": DIMENSIONS["dimensions"], **version}))
+    lake = tmp_path / "lake"
+
+    cli("create", lake / "a", "--format", "submissions", "--dimensions", file)
+    cli("append", lake / "a", write("pings.tsv", LINES))
+    cli("ingest", tmp_path / "pings.tsv", "--into", lake / "b", "--format", "submissions",
+        "--dimensions", file)  # fmt: skip
+    cli("import", lake / "c", tmp_path / "pings.tsv", "--dimensions", file)
+
+    made = [lakebed.open_repository(lake).open(name) for name in "abc"]
+    assert made[0].descriptor == made[1].descriptor == made[2].descriptor
+    fields = made[0].descriptor.schema.fields
+    assert [(field.name, field.nullable) for field in fields] == [
+        ("uuid", False), ("document", False), ("application", True), ("channel", True),
+    ]  # fmt: skip
+    for dataset in made:
+        assert sorted(partition.path for partition in dataset.inspect.partitions()) == [
+            "application_name_dimension=Fennec/channel_dimension=OTHER",
+            "application_name_dimension=Firefox/channel_dimension=nightly",
+            "application_name_dimension=OTHER/channel_dimension=nightly",
+        ]
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "parquet"), ("--format", "submissions")])
+def test_other_datasets_need_a_schema(cli, tmp_path: Path, dimensions: Path, options) -> None:
+    more = () if "submissions" in options else ("--dimensions", dimensions)
+
+    told = cli("create", tmp_path / "lake" / "a", *options, *more, exit_code=2)
+
+    assert "--schema" in told.stderr
+    assert not (tmp_path / "lake").exists()

@@ -105,13 +105,22 @@ def test_what_is_wrong_is_named_with_its_place(dimensions: object, place: str) -
         ({"version": "1"}, PartitionSpecError, "version: '1'"),
         ({"version": True}, PartitionSpecError, "version: True"),
         ({"version": 3}, UnsupportedVersionError, "version 3"),
-        ({}, PartitionSpecError, "version is missing"),
+        ({"version": None}, PartitionSpecError, "version: None"),
         ({"version": 1, "more": 1}, PartitionSpecError, "more: unknown"),
     ],
 )
 def test_version_is_checked(head: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         DimensionSchema.from_document({"dimensions": [rule()], **head})
+
+
+def test_version_may_be_left_out() -> None:
+    schema = DimensionSchema.from_document({"dimensions": [rule()]})
+
+    assert schema == DimensionSchema.from_document({"version": 1, "dimensions": [rule()]})
+    assert DimensionSchema.from_json(schema.to_json()) == schema
+    with pytest.raises(PartitionSpecError, match="dimensions is missing"):
+        DimensionSchema.from_document({"version": 1})
 
 
 @pytest.mark.parametrize("found", ["[]", "[1]", '["version"]'])

@@ -32,12 +32,12 @@ from lakebed.commit import Partition
 from lakebed.common.shown import counted, human_size, visible
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
-from lakebed.model.descriptor import COMPRESSIONS, FORMATS, DatasetDescriptor
+from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, FORMATS, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_IDS, BatchIds
 from lakebed.model.locations import shell_address
 from lakebed.model.partition import PartitionStrategy
-from lakebed.model.schema import Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.model.totals import known_total
 from lakebed.repository import Repository, open_repository
 from lakebed.state import published
@@ -46,6 +46,7 @@ from lakebed.state.reader import read_head
 from lakebed.state.state import HeadKind, should_be_tree
 from lakebed.store.dry_run import DryRunStore
 
+_TEXT = Primitive(Kind.STRING)
 _TREE_COLUMNS = ("partition", "files", "rows", "bytes", "size")
 
 
@@ -78,6 +79,25 @@ def read_partitions(text: str | None, dimensions_file: Path | None) -> Partition
         dimensions = DimensionSchema.from_json(dimensions_file)
     functions = () if text is None else read_strategy(text).functions
     return PartitionStrategy((*functions, *dimensions.partition_by()))
+
+
+def submission_schema(partition_by: PartitionStrategy) -> Schema:
+    """Return the schema of submissions whose fields are the sources of their partitions, as text."""
+    lines = (Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
+    sources = dict.fromkeys(function.source for function in partition_by if function.takes_source)
+    paths = [name.split(".") for name in sources if name not in (UUID, DOCUMENT)]
+    return Schema(fields=(*lines, *_text_fields(paths)))
+
+
+def _text_fields(paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
+    """Return text fields for sources; dotted ones, such as `application.name`, as records."""
+    inner: dict[str, list[Sequence[str]]] = {}
+    for name, *below in paths:
+        inner.setdefault(name, []).extend([below] if below else [])
+    return tuple(
+        Field(name=name, type=Struct(_text_fields(inner_paths)) if inner_paths else _TEXT)
+        for name, inner_paths in inner.items()
+    )
 
 
 def read_schema_file(path: Path) -> str | pa.Schema:
@@ -164,7 +184,7 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     "dimensions_file",
     type=click.Path(path_type=Path),
     help="A file such as telemetry_schema.json whose dimensions become partitions, after those of "
-    "--partition-by.",
+    "--partition-by. With --format submissions it needs no --schema: the fields are its text.",
 )
 @click.option(
     "--format",
@@ -247,19 +267,24 @@ def create(
     Partitions by only a part of a time, such as hour(ts), repeat every day: an overwrite replaces
     that hour of all days. A note warns of it; use 'date(ts), hour(ts)' instead.
     """
+    strategy = read_partitions(partition_by, dimensions_file)
     schema: str | pa.Schema | Schema
     if schema_file is not None and rows_file is None:
         schema = read_schema_file(schema_file)
     elif rows_file is not None and schema_file is None:
         schema = _infer_schema(output, rows_file, null_text, delimiter)
+    elif schema_file is rows_file is None and dimensions_file and file_format == "submissions":
+        schema = submission_schema(strategy or PartitionStrategy(()))
     else:
-        message = "Give one of --schema and --like."
+        message = (
+            "Give one of --schema and --like; --format submissions may have --dimensions alone."
+        )
         raise click.UsageError(message, click.get_current_context())
     if batch_ids is not None:
         properties = {**properties, BATCH_IDS: str(batch_ids)}
     descriptor = DatasetDescriptor(
         schema=schema,
-        partition_by=read_partitions(partition_by, dimensions_file),
+        partition_by=strategy,
         format=file_format,
         compression=compression,
         index=index,

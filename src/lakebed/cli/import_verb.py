@@ -19,7 +19,7 @@ from lakebed.arrow.reading.inference import infer_schema
 from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.data import begun_option, commit_options, run_option, takes_files
-from lakebed.cli.datasets import read_partitions
+from lakebed.cli.datasets import read_partitions, submission_schema
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, dry_run_record, dry_run_text
@@ -33,11 +33,10 @@ from lakebed.cli.shared_options import (
 from lakebed.common.progress import OnProgress
 from lakebed.common.shown import counted, facts_of
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
-from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
+from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.locations import shell_address, shell_text
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.predicate import sql_literal
-from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 from lakebed.repository import Repository
 from lakebed.spark.session import get_session, session_at
 from lakebed.state.creation import check_place
@@ -45,7 +44,6 @@ from lakebed.store.dry_run import DryRunStore
 from lakebed.work.ingest.load import LoadReport, load
 from lakebed.work.ingest.load_options import LoadOptions
 
-_TEXT = Primitive(Kind.STRING)
 # Formats whose unfit parts always go to quarantine.
 _SIFTED = ("submissions", "avro")
 # One process reads this much in about the time in which a session starts.
@@ -312,15 +310,8 @@ def _descriptor(
     """Return the descriptor of a dataset for these files."""
     partition_by = strategy or PartitionStrategy(())
     if inputs.format == "submissions":
-        lines = (Field(name=name, type=_TEXT, nullable=False) for name in (UUID, DOCUMENT))
-        sources = dict.fromkeys(
-            function.source for function in partition_by if function.takes_source
-        )
-        paths = [name.split(".") for name in sources if name not in (UUID, DOCUMENT)]
         return DatasetDescriptor(
-            schema=Schema(fields=(*lines, *_text_fields(paths))),
-            partition_by=partition_by,
-            format="submissions",
+            schema=submission_schema(partition_by), partition_by=partition_by, format="submissions"
         )
     if inputs.format == "avro":
         with reading(inputs.locations[0]):
@@ -335,17 +326,6 @@ def _descriptor(
             on_progress=on_progress,
         )
     return DatasetDescriptor(schema=schema, partition_by=partition_by)
-
-
-def _text_fields(paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
-    """Return text fields for sources; dotted ones, such as `application.name`, as records."""
-    inner: dict[str, list[Sequence[str]]] = {}
-    for name, *below in paths:
-        inner.setdefault(name, []).extend([below] if below else [])
-    return tuple(
-        Field(name=name, type=Struct(_text_fields(inner_paths)) if inner_paths else _TEXT)
-        for name, inner_paths in inner.items()
-    )
 
 
 def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:

@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 import click
 
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat, reading
+from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.archive_verbs import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.data import begun_option, levels_option, show_commit
-from lakebed.cli.datasets import read_schema_file, read_strategy
+from lakebed.cli.datasets import read_partitions, read_schema_file, submission_schema
 from lakebed.cli.follow import follow_ingest
 from lakebed.cli.import_verb import (
     note_ignored,
@@ -28,7 +28,6 @@ from lakebed.cli.shared_options import parse_pairs, split_address, storage_optio
 from lakebed.common.shown import counted, facts_of
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.partition import PartitionStrategy
 from lakebed.pipeline import (
     FromArchive,
@@ -400,7 +399,7 @@ def _from_options(
         into=f"{location}/{name}",
         source=source,
         format=file_format,
-        create=_descriptor(context, schema_file, partition_by, dimensions_file),
+        create=_descriptor(context, schema_file, partition_by, dimensions_file, file_format),
         quarantine=quarantine or None,
         max_rejects=max_rejects,
         allow_truncated=allow_truncated,
@@ -415,20 +414,18 @@ def _descriptor(
     schema_file: Path | None,
     partition_by: str | None,
     dimensions_file: Path | None,
+    file_format: FileFormat | None,
 ) -> DatasetDescriptor | None:
+    strategy = read_partitions(partition_by, dimensions_file) or PartitionStrategy(())
+    if schema_file is None and dimensions_file is not None and file_format == "submissions":
+        schema = submission_schema(strategy)
+        return DatasetDescriptor(schema=schema, partition_by=strategy, format="submissions")
     if schema_file is None:
         if partition_by is not None or dimensions_file is not None:
             message = "--partition-by and --dimensions describe a new dataset: give --schema, too."
             raise click.UsageError(message, context)
         return None
-    functions = () if partition_by is None else read_strategy(partition_by).functions
-    if dimensions_file is not None:
-        with reading(dimensions_file):
-            dimensions = DimensionSchema.from_json(dimensions_file)
-        functions = (*functions, *dimensions.partition_by())
-    return DatasetDescriptor(
-        schema=read_schema_file(schema_file), partition_by=PartitionStrategy(functions)
-    )
+    return DatasetDescriptor(schema=read_schema_file(schema_file), partition_by=strategy)
 
 
 def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:

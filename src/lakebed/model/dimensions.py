@@ -189,8 +189,8 @@ class DimensionSchema:
             raise _wrong(
                 "the document", document, 'It has the form {"version": 1, "dimensions": […]}.'
             )
-        _check_members(document, "", {"version", "dimensions"}, set())
-        version, dimensions = document["version"], document["dimensions"]
+        _check_members(document, "", {"dimensions"}, {"version"})
+        version, dimensions = document.get("version", 1), document["dimensions"]
         if not isinstance(version, int) or isinstance(version, bool):
             raise _wrong("version", version, "Write a whole number.")
         if version not in VERSIONS:
