@@ -35,6 +35,7 @@ EVERY_TYPE = pa.schema(
         ("big", pa.decimal128(38, 10)),
         ("list", pa.list_(pa.int64())),
         ("map", pa.map_(pa.string(), pa.float64())),
+        ("dated", pa.map_(pa.date32(), pa.map_(pa.int32(), pa.string()))),
         ("struct", _STRUCT),
         ("structs", pa.list_(_STRUCT)),
     ]
@@ -55,6 +56,7 @@ EVERY_VALUE: Mapping[str, Any] = {
     "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
     "list": [1, None, 3],
     "map": {"a": 1.5, "b": None},
+    "dated": {dt.date(2013, 1, 1): {1: "x", -2: None}, dt.date(1969, 12, 31): {}},
     "struct": {"x": 1, "y": ["z", None]},
     "structs": [{"x": None, "y": None}, {"x": 2, "y": []}],
 }

@@ -54,6 +54,18 @@ NESTED = {
         pa.map_(pa.string(), pa.field("value", pa.uint64())),
         st.dictionaries(st.text("ab", max_size=2), LEAVES["unsigned"][1], max_size=3),
     ),
+    "map_of_numbers": (
+        pa.map_(pa.uint64(), pa.field("value", pa.date32())),
+        st.dictionaries(LEAVES["unsigned"][1], st.none() | st.dates(), max_size=3),
+    ),
+    "map_of_times": (
+        pa.map_(INSTANT, pa.field("value", pa.map_(pa.decimal128(38, 9), pa.string()))),
+        st.dictionaries(
+            LEAVES["instant"][1],
+            st.dictionaries(LEAVES["decimal"][1], st.text("ab"), max_size=2),
+            max_size=2,
+        ),
+    ),
     "struct": (
         pa.struct([("d", pa.date32()), ("l", pa.list_(pa.field("element", pa.int32())))]),
         st.fixed_dictionaries(

@@ -212,9 +212,13 @@ REFUSED = {
     "record without fields": ({"s": pa.array([{}, {}], pa.struct([]))}, "has no fields"),
     "record for a list": ({"l": struct_of(IDS, names="a")}, "'l' is of type struct"),
     "list for a record": ({"s": pa.array([[1], [2]])}, "'s' is of type list"),
-    "keys that are no text": (
+    "keys of another type": (
         {"m": pa.array([[(1, 1)], None], pa.map_(pa.int64(), pa.int64()))},
-        "map<int64, int64.*'m'",
+        r"'m\{key\}' is of type long, but the dataset's is string",
+    ),
+    "keys with parts": (
+        {"m": pa.array([[([1], 1)], None], pa.map_(pa.list_(pa.int64()), pa.int64()))},
+        "'m' has keys of type list<long>, which have parts",
     ),
     "nanoseconds": ({"ts": pa.array([1, 2], pa.timestamp("ns", "UTC"))}, "'ts'.*lose data"),
     "too far away": ({"ts": pa.array([2**62, 0], pa.timestamp("s", "UTC"))}, "'ts'.*out of bounds"),

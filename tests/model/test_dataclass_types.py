@@ -27,6 +27,7 @@ class Visit:
     path: list[Place | None]
     scores: dict[str, int]
     homes: dict[str, Place]
+    per_day: dict[dt.date, int | None]
     pair: tuple[int, ...]
     note: Optional[bytes] = None  # noqa: UP045 - the old form must work, too
     seen: bool = field(default=False, init=False)
@@ -55,6 +56,7 @@ def test_annotations_become_types() -> None:
         "path": (ListOf(place, element_nullable=True), False),
         "scores": (MapOf(Primitive(Kind.LONG), value_nullable=False), False),
         "homes": (MapOf(place, value_nullable=False), False),
+        "per_day": (MapOf(Primitive(Kind.LONG), key=Primitive(Kind.DATE)), False),
         "pair": (ListOf(Primitive(Kind.LONG), element_nullable=False), False),
         "note": (Primitive(Kind.BYTES), True),
         "seen": (Primitive(Kind.BOOLEAN), False),
@@ -68,7 +70,7 @@ def test_annotations_become_types() -> None:
         (object, "of field 'a'"),
         (int | str, "of field 'a'"),
         (list, "of field 'a'"),
-        (dict[int, str], "of field 'a'"),
+        (dict[list[int], str], "of field 'a'"),
         (list[complex], r"of field 'a\[\]'"),
         (dict[str, complex], r"of field 'a\{\}'"),
         (tuple[int, str], "of field 'a'"),
@@ -108,6 +110,7 @@ def test_row_becomes_an_instance_at_every_depth() -> None:
         "path": [{"lat": 2.0, "name": None}, None],
         "scores": {"a": 1},
         "homes": {"lat": {"lat": 3.0, "name": "lat"}},
+        "per_day": {dt.date(2013, 1, 1): None},
         "pair": [1, 2],
         "note": None,
     }
@@ -122,5 +125,6 @@ def test_row_becomes_an_instance_at_every_depth() -> None:
         path=[Place(2.0), None],
         scores={"a": 1},
         homes={"lat": Place(3.0, "lat")},
+        per_day={dt.date(2013, 1, 1): None},
         pair=(1, 2),
     )

@@ -30,7 +30,7 @@ def schemas(kinds: st.SearchStrategy) -> st.SearchStrategy:
         kinds.map(Primitive) | DECIMALS,
         lambda inner: (
             st.builds(ListOf, inner, st.booleans())
-            | st.builds(MapOf, inner, st.booleans())
+            | st.builds(MapOf, inner, st.booleans(), kinds.map(Primitive) | DECIMALS)
             | st.builds(Struct, fields_of(inner))
         ),
         max_leaves=6,
@@ -129,7 +129,8 @@ def test_narrow_arrow_type_becomes_the_next_wider_one(arrow: pa.DataType, kind: 
         (pa.null(), "null type"),
         (pa.time32("s"), r"time32\[s\] of column 's\.t'"),
         (pa.duration("s"), r"of column 's\.t'"),
-        (pa.map_(pa.int32(), pa.int32()), r"of column 's\.t'"),
+        (pa.map_(pa.list_(pa.int32()), pa.int32()), r"'s\.t' has keys of type list<int>"),
+        (pa.map_(pa.time64("us"), pa.int32()), r"of column 's\.t\{key\}'"),
         (pa.decimal256(60, 2), r"of column 's\.t'"),
         (pa.list_(pa.time64("us")), r"of column 's\.t\[\]'"),
     ],
@@ -190,9 +191,14 @@ def test_collation_of_spark_is_refused_by_name(collated: dict, is_inside: bool) 
         ("interval day to second", pa.duration("us"), "a long of a unit"),
         ("interval year to month", pa.month_day_nano_interval(), "a long of a unit"),
         (
-            {"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True},
-            pa.map_(pa.int64(), pa.int64()),
-            "keys of a map are texts",
+            {
+                "type": "map",
+                "keyType": {"type": "array", "elementType": "long", "containsNull": False},
+                "valueType": "long",
+                "valueContainsNull": True,
+            },
+            pa.map_(pa.list_(pa.int64()), pa.int64()),
+            "keys of a map are single values",
         ),
     ],
 )
@@ -223,7 +229,7 @@ def test_type_that_is_not_stored_is_refused_with_its_remedy(spark, arrow, remedy
                     "nullable": True,
                     "type": {
                         "type": "map",
-                        "keyType": "long",
+                        "keyType": {"type": "struct", "fields": []},
                         "valueType": "long",
                         "valueContainsNull": True,
                     },

@@ -44,6 +44,7 @@ SCHEMA = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("place", pa.struct([("lat", pa.float64()), ("lon", pa.float64())])),
         ("counts", pa.map_(pa.string(), pa.int32())),
+        ("by_day", pa.map_(pa.date32(), pa.map_(pa.int64(), pa.string()))),
     ]
 )
 NAMES = ["plain", "é/ü", "a=b", "100%", "x%2Fy", "two words", None, "日本 😀", "007", "True"]
@@ -66,6 +67,7 @@ def rows(count=40):
             "tags": ["a", None, str(i)][: i % 4] if i % 6 else None,
             "place": {"lat": i / 2, "lon": None} if i % 7 else None,
             "counts": [("k", i), ("n", None)] if i % 5 else None,
+            "by_day": [(dt.date(1969, 12, 31), [(i, "x"), (-i - 1, None)])] if i % 3 else None,
         }
         for i in range(count)
     ]

@@ -258,7 +258,7 @@ def test_overwrite_from_itself_does_not_lose_a_later_row(
 def test_create_alter_and_drop(lake: Repository) -> None:
     planes = lake.sql(
         "CREATE TABLE planes (tail STRING NOT NULL COMMENT 'its sign', seen TIMESTAMP, "
-        "price DECIMAL(10, 2), parts ARRAY<STRUCT<name: STRING, n: INT>>, tags MAP<STRING, BIGINT>) "
+        "price DECIMAL(10, 2), parts ARRAY<STRUCT<name: STRING, n: INT>>, tags MAP<STRING, BIGINT>, days MAP<DATE, DECIMAL(3, 1)>) "
         "USING parquet PARTITIONED BY (days(seen), bucket(4, tail)) TBLPROPERTIES ('team' = 'ops')"
     )
     lake.sql("ALTER TABLE planes ADD COLUMNS (year INT, note STRING DEFAULT 'none')")
@@ -274,7 +274,10 @@ def test_create_alter_and_drop(lake: Repository) -> None:
         "date(seen) as seen_day",
         "hash(tail, 4) as tail_hash",
     ]
-    assert descriptor.schema.names == ("tail", "seen", "parts", "tags", "year", "remark")
+    assert descriptor.schema.names == (
+        *("tail", "seen", "parts", "tags", "days", "year", "remark"),
+    )
+    assert str(descriptor.schema.get("days").type) == "map<date, decimal(3, 1)>"
     assert str(descriptor.schema.get("year").type) == "long"
     assert (descriptor.schema.get("tail").nullable, descriptor.schema.get("tail").doc) == (
         False,

@@ -179,6 +179,7 @@ def _check_type(given: Type, declared: Type, place: str, *, by_value: bool = Fal
         case ListOf(), ListOf():
             return _check_type(given.element, declared.element, f"{place}[]", by_value=by_value)
         case MapOf(), MapOf():
+            _check_type(given.key, declared.key, f"{place}{{key}}", by_value=by_value)
             return _check_type(given.value, declared.value, f"{place}{{}}", by_value=by_value)
         case Struct(), Struct():
             return _check_struct(given, declared, place, by_value=by_value)

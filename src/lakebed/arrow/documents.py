@@ -15,7 +15,17 @@ from typing import Any
 import msgspec
 
 from lakebed.errors import SchemaMismatchError
-from lakebed.model.schema import Decimal, Field, Kind, ListOf, MapOf, Primitive, Struct, Type
+from lakebed.model.schema import (
+    TEXT,
+    Decimal,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+)
 from lakebed.model.values import FLOATS, TIMESTAMPS, parse_value
 
 _FLOAT_NAMES = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -263,10 +273,7 @@ def _from_json(
                 for element in value
             ]
         case MapOf(), dict():
-            return {
-                key: _from_json(item, kind.value, f"{place}{{}}", is_open=is_open)
-                for key, item in value.items()
-            }
+            return _from_map(value, kind, place, is_open=is_open)
         case Struct(), dict():
             return _from_object(value, kind.fields, f"{place}.", is_open=is_open, texts=texts)
         case ((Primitive() | Decimal()), str()):
@@ -276,6 +283,30 @@ def _from_json(
         case Primitive(), decimal.Decimal():
             return _to_float(value, place)
     return value
+
+
+def _from_map(
+    value: Mapping[str, Any], kind: MapOf, place: str, *, is_open: bool
+) -> dict[Any, Any]:
+    """Convert the keys of a map, which are texts in JSON, and its values."""
+    converted = {
+        _from_key(key, kind.key, f"{place}{{key}}"): _from_json(
+            item, kind.value, f"{place}{{}}", is_open=is_open
+        )
+        for key, item in value.items()
+    }
+    if len(converted) < len(value):
+        raise SchemaMismatchError(
+            f"Two keys of map {place!r} are equal as {kind.key}: {', '.join(value)[:80]}.",
+            hint="Give each key once.",
+        )
+    return converted
+
+
+def _from_key(text: str, kind: Primitive | Decimal, place: str) -> Any:
+    converted = _from_text(text, kind, place)
+    is_text = isinstance(converted, str) and kind != TEXT
+    return parse_value(text, kind, place) if is_text else converted
 
 
 def _to_float(number: decimal.Decimal, place: str) -> float:

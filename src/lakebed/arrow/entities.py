@@ -501,15 +501,20 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
                 raise _no_fit(value, kind, place)
             return [_checked(element, kind.element, f"{place}[]") for element in value]
         case MapOf():
-            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            if not isinstance(value, Mapping):
                 raise _no_fit(value, kind, place)
-            return [
-                (
-                    check_value(key, _TEXT, f"{place}{{}}"),
-                    _checked(item, kind.value, f"{place}{{}}"),
+            checked = {
+                check_value(key, kind.key, f"{place}{{key}}"): _checked(
+                    item, kind.value, f"{place}{{}}"
                 )
                 for key, item in value.items()
-            ]
+            }
+            if len(checked) < len(value):  # such as a moment in two zones
+                raise SchemaMismatchError(
+                    f"Two keys of {reprlib.repr(value)} are equal in column {place!r} of type {kind}.",
+                    hint="Give each key once.",
+                )
+            return list(checked.items())
         case Struct(fields):
             given = fields_of(value)
             if given is None:
@@ -656,8 +661,6 @@ def _plain_lists(array: pa.Array) -> pa.Array:
     kind = array.type
     if pat.is_map(kind):
         keys, items = _plain(array.keys), _plain(array.items)
-        if pat.is_large_string(keys.type):  # others are not text, and their type is refused
-            keys = keys.cast(pa.string())
         made = pa.map_(keys.type, kind.item_field.with_type(items.type))
         return pa.MapArray.from_arrays(
             offsets_of(array), keys, items, type=made, mask=array.is_null()

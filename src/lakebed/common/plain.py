@@ -4,7 +4,8 @@
 - decimals are text, so that no digits are lost; bytes are base64;
 - `NaN`, `Infinity` and `-Infinity` are text, since JSON has no such numbers;
 - null is `null` in JSON and an empty cell in CSV, where the empty text is `""`;
-- lists and records in a cell of CSV or of a table are JSON.
+- lists and records in a cell of CSV or of a table are JSON;
+- keys of maps are text, in these forms.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def to_plain(value: object) -> Any:
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case Mapping():
-            return {str(key): to_plain(entry) for key, entry in value.items()}
+            return {to_text(to_plain(key)): to_plain(entry) for key, entry in value.items()}
         case list() | tuple():
             return [to_plain(entry) for entry in value]
     return str(value)

@@ -19,6 +19,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    check_map_key,
     remedy_for,
 )
 
@@ -120,11 +121,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         parts = [field.with_type(plain_type(field.type)) for field in kind]
         return pa.struct(parts)
     if pat.is_map(kind):
-        key = plain_type(kind.key_type)
-        return pa.map_(
-            pa.string() if pat.is_large_string(key) else key,
-            kind.item_field.with_type(plain_type(kind.item_type)),
-        )
+        item = kind.item_field.with_type(plain_type(kind.item_type))
+        return pa.map_(plain_type(kind.key_type), item)
     if not (pat.is_nested(kind) and hasattr(kind, "value_field")):
         return kind
     element = kind.value_field.with_type(plain_type(kind.value_type))
@@ -175,9 +173,11 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
     if pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind):
         element = type_from_arrow(kind.value_type, place=f"{place}[]", strict_names=strict_names)
         return ListOf(element, kind.value_field.nullable)
-    if pat.is_map(kind) and pat.is_string(kind.key_type):
+    if pat.is_map(kind):
+        inner = type_from_arrow(kind.key_type, place=f"{place}{{key}}", strict_names=strict_names)
+        key = check_map_key(inner, place)
         value = type_from_arrow(kind.item_type, place=f"{place}{{}}", strict_names=strict_names)
-        return MapOf(value, kind.item_field.nullable)
+        return MapOf(value, kind.item_field.nullable, key)
     if pat.is_struct(kind):
         return Struct(_fields(kind, place, strict_names))
     for matches, primitive in _FROM_ARROW:
@@ -198,7 +198,7 @@ def _family_of(kind: pa.DataType) -> str:
         return "time"
     if pat.is_duration(kind) or pat.is_interval(kind):
         return "duration"
-    return "map" if pat.is_map(kind) else ""
+    return ""
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
@@ -226,8 +226,9 @@ def type_to_arrow(kind: Type) -> pa.DataType:
             return pa.decimal128(precision, scale)
         case ListOf(element=element, element_nullable=nullable):
             return pa.list_(pa.field("element", type_to_arrow(element), nullable=nullable))
-        case MapOf(value=value, value_nullable=nullable):
-            return pa.map_(pa.string(), pa.field("value", type_to_arrow(value), nullable=nullable))
+        case MapOf(value=value, value_nullable=nullable, key=key):
+            item = pa.field("value", type_to_arrow(value), nullable=nullable)
+            return pa.map_(type_to_arrow(key), item)
         case Struct(fields=fields):
             return pa.struct([field_to_arrow(f) for f in fields])
 

@@ -12,6 +12,7 @@ from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchEr
 from lakebed.model.names import check_field_name, is_avro_name
 from lakebed.model.schema import (
     MISSING,
+    TEXT,
     Decimal,
     Field,
     Kind,
@@ -153,7 +154,8 @@ class _Reader:
         if name == "record":
             return self.record(document, place=place, namespace=namespace)
         if name == "array":
-            return ListOf(*self._nullable(document.get("items"), f"{place}[]", namespace))
+            elements = ListOf(*self._nullable(document.get("items"), f"{place}[]", namespace))
+            return _as_map(elements) if logical == "map" else elements
         if name == "map":
             return MapOf(*self._nullable(document.get("values"), f"{place}{{}}", namespace))
         if name in ("enum", "fixed") or (logical == "decimal" and name == "bytes"):
@@ -185,6 +187,23 @@ class _Reader:
                 hint="Recursive records have no columns; flatten it or store it as a string.",
             )
         raise _unsupported(name, place)
+
+
+def _as_map(entries: ListOf) -> Type:
+    """Return the map that a list of entries stands for, as Iceberg has it; other lists unchanged."""
+    match entries:
+        case ListOf(
+            Struct(
+                (
+                    Field(name="key", type=Primitive() | Decimal() as key, nullable=False),
+                    Field(name="value") as item,
+                )
+            ),
+            False,
+        ) if key != TEXT:
+            plain = key if isinstance(key, Decimal) else Primitive(key.kind)
+            return MapOf(item.type, item.nullable, plain)
+    return entries
 
 
 def _full_name(document: Mapping[str, Any], enclosing: str) -> tuple[str, str]:
@@ -231,7 +250,7 @@ def _default_from_avro(default: object, kind: Type, document: object, place: str
         match kind:
             case ListOf() if default == []:
                 return []
-            case MapOf() if default == {}:
+            case MapOf() if default in ({}, []):
                 return {}
             case Decimal(scale=scale) if isinstance(default, str):
                 unscaled = int.from_bytes(default.encode("latin-1"), "big", signed=True)
@@ -324,7 +343,9 @@ def check_depth(schema: Schema, *, is_parquet: bool) -> None:
         match kind:
             case ListOf(element):
                 waiting.append((element, f"{place}[]", depth, groups))
-            case MapOf(value):
+            case MapOf(value, key=key):
+                depth += key != TEXT  # a list of records in JSON
+                waiting.append((key, f"{place}{{key}}", depth, groups))
                 waiting.append((value, f"{place}{{}}", depth, groups))
             case Struct(fields):
                 waiting += [(one.type, f"{place}.{one.name}", depth, groups) for one in fields]
@@ -365,6 +386,8 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
     }
     if field.default is not MISSING:
         document["default"] = _default_to_avro(field.default)
+        if document["default"] == {} and has_entries(field.type):
+            document["default"] = []
         if field.nullable and field.default is not None:
             document["type"].reverse()  # Avro: a default has the type of the first branch
     if field.doc:
@@ -377,6 +400,11 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
 def _maybe_null(kind: Type, nullable: bool, path: str) -> Any:  # noqa: FBT001 - a pair of schema.Field
     document = _type_to_avro(kind, path)
     return ["null", document] if nullable else document
+
+
+def has_entries(kind: Type) -> bool:
+    """Return whether a type is a map that Avro holds as a list of entries: its own have texts as keys."""
+    return isinstance(kind, MapOf) and kind.key != TEXT
 
 
 def _type_to_avro(kind: Type, path: str) -> Any:
@@ -396,8 +424,16 @@ def _type_to_avro(kind: Type, path: str) -> Any:
             }
         case ListOf(element=element, element_nullable=nullable):
             return {"type": "array", "items": _maybe_null(element, nullable, f"{path}_item")}
-        case MapOf(value=value, value_nullable=nullable):
-            return {"type": "map", "values": _maybe_null(value, nullable, f"{path}_value")}
+        case MapOf(value=value, value_nullable=nullable, key=key):
+            values = _maybe_null(value, nullable, f"{path}_value")
+            if not has_entries(kind):
+                return {"type": "map", "values": values}
+            entry = [
+                {"name": "key", "type": _type_to_avro(key, f"{path}_key")},
+                {"name": "value", "type": values},
+            ]
+            items = {"type": "record", "name": avro_name(f"{path}_entry"), "fields": entry}
+            return {"type": "array", "logicalType": "map", "items": items}
         case Struct(fields=fields):
             return {
                 "type": "record",

@@ -112,8 +112,9 @@ def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
         return Struct(_fields(hint, place, outer))
     if element := _element_of(hint):
         return ListOf(*_nullable(element[0], f"{place}[]", outer))
-    if value := _map_value_of(hint):
-        return MapOf(*_nullable(value[0], f"{place}{{}}", outer))
+    if parts := _map_parts_of(hint):
+        key, value = parts
+        return MapOf(*_nullable(value, f"{place}{{}}", outer), Primitive(_FROM_PYTHON[key]))
     if hint is decimal.Decimal:
         raise SchemaMismatchError(
             f"Field {place!r} is a Decimal without precision and scale.",
@@ -121,7 +122,7 @@ def _type(hint: object, place: str, outer: tuple[type, ...]) -> Type:
         )
     raise SchemaMismatchError(
         f"Unsupported annotation {hint!r} of field {place!r}.",
-        hint="Use bool, int, float, str, bytes, date, datetime, list[…], dict[str, …], "
+        hint="Use bool, int, float, str, bytes, date, datetime, list[…], dict[…, …], "
         "another class with fields, or one of these with '| None'.",
     )
 
@@ -133,10 +134,11 @@ def _element_of(hint: object) -> tuple[object, ...]:
     return arguments[:1] if is_list else ()
 
 
-def _map_value_of(hint: object) -> tuple[object, ...]:
-    """Return the annotation of a map's values, or an empty tuple."""
+def _map_parts_of(hint: object) -> tuple[object, ...]:
+    """Return the annotations of a map's keys and values, or an empty tuple."""
     arguments = typing.get_args(hint)
-    return arguments[1:] if typing.get_origin(hint) is dict and arguments[0] is str else ()
+    is_map = typing.get_origin(hint) is dict and arguments[0] in _FROM_PYTHON
+    return arguments if is_map else ()
 
 
 def builder(cls: type) -> Callable[[dict[str, Any]], Any]:
@@ -179,7 +181,7 @@ def _converter_of_values(hint: object) -> Callable[[Any], Any]:
         convert = _converter(element[0])
         collect = tuple if typing.get_origin(hint) is tuple else list
         return lambda items: collect(convert(item) for item in items)
-    if value := _map_value_of(hint):
-        convert = _converter(value[0])
+    if parts := _map_parts_of(hint):
+        convert = _converter(parts[1])
         return lambda items: {key: convert(item) for key, item in items.items()}
     return lambda value: value

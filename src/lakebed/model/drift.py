@@ -132,6 +132,10 @@ def _may_become(old: Type, new: Type) -> bool:
 
 def hint_for_type(place: str, given: Type, declared: Type) -> str:
     """Return advice on a column of another type: the evolution first, and never a lossy cast."""
+    if place.endswith("{key}"):
+        return (
+            f"The keys of a map stay of type {declared}: cast them, or add a field of another name."
+        )
     wanted = widened(declared, given)
     if wanted is not None and not any(sign in place for sign in ".[{"):
         return (

@@ -273,7 +273,7 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
         case ListOf(), ListOf():
             _check_nullable(old.element_nullable, new.element_nullable, f"{place}[]", number)
             return _check_type(old.element, new.element, f"{place}[]", number)
-        case MapOf(), MapOf():
+        case MapOf(), MapOf() if old.key == new.key:
             _check_nullable(old.value_nullable, new.value_nullable, f"{place}{{}}", number)
             return _check_type(old.value, new.value, f"{place}{{}}", number)
         case Struct(), Struct():
@@ -281,7 +281,7 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
     raise SchemaMismatchError(
         f"Field {place!r} is of type {old} in schema {number} and cannot become {new}.",
         hint="int may become long or double, float double, date timestamp_ntz, a decimal one of "
-        "more digits. Add a field of another name for anything else.",
+        "more digits; keys of maps stay. Add a field of another name for anything else.",
     )
 
 

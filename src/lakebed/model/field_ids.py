@@ -166,15 +166,15 @@ class FieldIds:
         return cls(by_path=by_path, last=last, former_levels=former)
 
 
-def _columns(descriptor: DatasetDescriptor) -> Iterator[tuple[str, Type | None]]:
-    """Yield all columns with their types, in the order of their first ids; None for keys of maps."""
+def _columns(descriptor: DatasetDescriptor) -> Iterator[tuple[str, Type]]:
+    """Yield all columns with their types, in the order of their first ids."""
     schema = descriptor.schema
     levels = descriptor.partition_types.items()
     own = [Field(name=name, type=kind) for name, kind in levels if name not in schema]
     yield from _members((*schema, *own), "")
 
 
-def _members(fields: Iterable[Field], place: str) -> Iterator[tuple[str, Type | None]]:
+def _members(fields: Iterable[Field], place: str) -> Iterator[tuple[str, Type]]:
     fields = tuple(fields)
     for member in fields:
         yield f"{place}{member.name}", member.type
@@ -182,21 +182,19 @@ def _members(fields: Iterable[Field], place: str) -> Iterator[tuple[str, Type | 
         yield from _parts(member.type, f"{place}{member.name}")
 
 
-def _parts(kind: Type, path: str) -> Iterator[tuple[str, Type | None]]:
+def _parts(kind: Type, path: str) -> Iterator[tuple[str, Type]]:
     match kind:
         case Struct(fields=fields):
             yield from _members(fields, f"{path}.")
         case ListOf(element=element):
             yield f"{path}[]", element
             yield from _parts(element, f"{path}[]")
-        case MapOf(value=value):
-            yield from ((f"{path}{{key}}", None), (f"{path}{{}}", value))
+        case MapOf(value=value, key=key):
+            yield from ((f"{path}{{key}}", key), (f"{path}{{}}", value))
             yield from _parts(value, f"{path}{{}}")
 
 
-def _is_same(old: Type | None, new: Type | None) -> bool:
+def _is_same(old: Type, new: Type) -> bool:
     """Return whether a column keeps its id while its type changes."""
-    if old is None or new is None:
-        return old is new
     is_plain = isinstance(new, Primitive | Decimal)
     return (old == new or widens(old, new)) if is_plain else type(old) is type(new)

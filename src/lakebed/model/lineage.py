@@ -357,8 +357,8 @@ def _form(kind: Type) -> Type:
     match kind:
         case ListOf(element=element):
             return ListOf(_form(element))
-        case MapOf(value=value):
-            return MapOf(_form(value))
+        case MapOf(value=value, key=key):
+            return MapOf(_form(value), key=key)
         case Struct(fields=fields):
             return Struct(tuple(Field(name=field.name, type=_form(field.type)) for field in fields))
     return kind

@@ -59,6 +59,9 @@ class Primitive:
         return str(self.kind)
 
 
+TEXT: Final = Primitive(Kind.STRING)
+
+
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """An exact number of `precision` digits, `scale` of them after the decimal point."""
@@ -90,13 +93,14 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A map from strings to one value type; Avro supports no other keys."""
+    """A map from keys of one type, which are never null, to values of one type."""
 
     value: Type
     value_nullable: bool = True
+    key: Primitive | Decimal = TEXT
 
     def __str__(self) -> str:
-        return f"map<string, {self.value}>"
+        return f"map<{self.key}, {self.value}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,12 +382,26 @@ def _check_distinct(fields: tuple[Field, ...]) -> None:
             )
 
 
+def check_map_key(kind: Type, place: str) -> Primitive | Decimal:
+    """Return the type of a map's keys.
+
+    Raises:
+        SchemaMismatchError: The keys have parts.
+    """
+    if isinstance(kind, Primitive | Decimal):
+        return kind
+    raise SchemaMismatchError(
+        f"Map {place!r} has keys of type {kind}, which have parts.", hint=remedy_for("map")
+    )
+
+
 _REMEDIES = {
     "time": "A time of day is stored as a text, such as 06:30:00, or as a long of microseconds since "
     "midnight: cast it.",
     "duration": "A duration is stored as a long of a unit that the name says, such as seconds: cast "
     "it.",
-    "map": "The keys of a map are texts: cast them, or give a list of records of key and value.",
+    "map": "The keys of a map are single values, such as texts, numbers and dates: cast them, or give "
+    "a list of records of key and value.",
 }
 
 

@@ -20,6 +20,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    check_map_key,
     remedy_for,
 )
 
@@ -179,12 +180,15 @@ def _type(document: object, place: str, declared: Type | None) -> Type:
             return ListOf(_type(element, f"{place}[]", inner), nullable)
         case {
             "type": "map",
-            "keyType": "string",
+            "keyType": key,
             "valueType": value,
             "valueContainsNull": bool(nullable),
         }:
-            inner = declared.value if isinstance(declared, MapOf) else None
-            return MapOf(_type(value, f"{place}{{}}", inner), nullable)
+            known_key, inner = (
+                (declared.key, declared.value) if isinstance(declared, MapOf) else (None, None)
+            )
+            keys = check_map_key(_type(key, f"{place}{{key}}", known_key), place)
+            return MapOf(_type(value, f"{place}{{}}", inner), nullable, keys)
         case {"type": "struct", "fields": [*fields]}:
             known = declared.fields if isinstance(declared, Struct) else ()
             return Struct(tuple(_field(field, place, known) for field in fields))
@@ -200,8 +204,6 @@ def _remedy_of(document: object) -> str:
             return remedy_for("duration")
         case str() if document.startswith("time("):
             return remedy_for("time")
-        case {"type": "map"}:
-            return remedy_for("map")
     return remedy_for("")
 
 
@@ -212,7 +214,9 @@ def has_void(document: Any) -> bool:
             return True
         case {"type": "struct", "fields": [*fields]}:
             return any(has_void(field["type"]) for field in fields)
-        case {"elementType": inner} | {"valueType": inner}:
+        case {"keyType": key, "valueType": inner}:
+            return has_void(key) or has_void(inner)
+        case {"elementType": inner}:
             return has_void(inner)
     return False
 
@@ -250,10 +254,10 @@ def _type_to_spark(kind: Type) -> Any:
                 "elementType": _type_to_spark(element),
                 "containsNull": nullable,
             }
-        case MapOf(value=value, value_nullable=nullable):
+        case MapOf(value=value, value_nullable=nullable, key=key):
             return {
                 "type": "map",
-                "keyType": "string",
+                "keyType": _type_to_spark(key),
                 "valueType": _type_to_spark(value),
                 "valueContainsNull": nullable,
             }

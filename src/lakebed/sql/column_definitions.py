@@ -16,6 +16,7 @@ from lakebed.model.schema import (
     Primitive,
     Struct,
     Type,
+    check_map_key,
 )
 from lakebed.model.sql_dialect import to_text
 from lakebed.model.sql_terms import decimal_of
@@ -98,8 +99,8 @@ def type_of(node: exp.DataType) -> Type:
             return decimal_of(node)
         case names.ARRAY | names.LIST if len(parts) == 1:
             return ListOf(type_of(parts[0]))
-        case names.MAP if len(parts) == 2 and type_of(parts[0]) == Primitive(Kind.STRING):
-            return MapOf(type_of(parts[1]))
+        case names.MAP if len(parts) == 2:
+            return MapOf(type_of(parts[1]), key=check_map_key(type_of(parts[0]), to_text(node)))
         case names.STRUCT if parts:
             return Struct(tuple(field_of(part) for part in parts))
     kind = _KINDS.get(node.this.name)
@@ -107,7 +108,7 @@ def type_of(node: exp.DataType) -> Type:
         raise refused(
             f"type {to_text(node)}",
             "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "
-            "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<STRING, …> and STRUCT<…>.",
+            "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> and STRUCT<…>.",
         )
     return Primitive(kind)
 

@@ -29,7 +29,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import schema_to_arrow
-from lakebed.model.avro import schema_from_avro, schema_to_avro
+from lakebed.model.avro import has_entries, schema_from_avro, schema_to_avro
 from lakebed.model.schema import (
     MISSING,
     Decimal,
@@ -82,7 +82,8 @@ class AvroWriter(FileWriter):
             for field in schema
             if isinstance(field.type, Primitive | Decimal)
         }
-        self._plain = _plain_schema(schema)
+        plain = _plain_schema(schema)
+        self._plain = pa.schema([one.with_type(_with_entries(one.type)) for one in plain])
         self._writer = _open_writer(self._sink, schema, compression)
 
     def write(self, rows: pa.Table) -> None:
@@ -298,7 +299,9 @@ def _set_inner_defaults(document: Any, kind: Type) -> None:
         case ListOf(element):
             _set_inner_defaults(document["items"], element)
         case MapOf(value):
-            _set_inner_defaults(document["values"], value)
+            is_own = not has_entries(kind)
+            entry = document["values"] if is_own else document["items"]["fields"][1]["type"]
+            _set_inner_defaults(entry, value)
 
 
 def _as_number(default: object) -> object:
@@ -328,8 +331,9 @@ def _portable_type(kind: Type) -> Type:
             return _UNSIGNED
         case ListOf(element, nullable):
             return ListOf(_portable_type(element), nullable)
-        case MapOf(value, nullable):
-            return MapOf(_portable_type(value), nullable)
+        case MapOf(value, nullable, key):
+            is_unsigned = key == Primitive(Kind.UNSIGNED_LONG)
+            return MapOf(_portable_type(value), nullable, _UNSIGNED if is_unsigned else key)
         case Struct(fields):
             return Struct(tuple(_portable_field(field) for field in fields))
     return kind
@@ -344,7 +348,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_plain_field(kind.value_field))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _plain_field(kind.item_field))
+        return pa.map_(_plain_type(kind.key_type), _plain_field(kind.item_field))
     if pa.types.is_struct(kind):
         return pa.struct([_plain_field(field) for field in kind])
     return kind
@@ -352,6 +356,21 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(_plain_type(field.type))
+
+
+def _with_entries(kind: pa.DataType) -> pa.DataType:
+    """Return an Arrow type with lists of entries in the place of maps that Avro does not have."""
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_entries(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_entries(field.type)) for field in kind])
+    if not pa.types.is_map(kind):
+        return kind
+    item = kind.item_field.with_type(_with_entries(kind.item_type))
+    if pa.types.is_string(kind.key_type):
+        return pa.map_(kind.key_field, item)
+    entry = pa.struct([kind.key_field.with_name("key"), item.with_name("value")])
+    return pa.list_(pa.field("element", entry, nullable=False))
 
 
 def _plain_schema(schema: Schema) -> pa.Schema:

@@ -31,6 +31,7 @@ from lakebed.arrow.reading.unknown import (
 )
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.texts import python_rows_with_damage
+from lakebed.common.plain import to_plain, to_text
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.avro import schema_from_avro
@@ -76,11 +77,21 @@ def _row_as_json(row: Mapping[str, Any]) -> bytes:
     def plain(value: object) -> object:
         return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
-    text = json.dumps(row, default=plain, ensure_ascii=False)
+    text = json.dumps(_with_text_keys(row), default=plain, ensure_ascii=False)
     try:
         return text.encode("utf-8", "surrogateescape")  # bytes that are not UTF-8 as they came
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Return a value whose maps have texts as keys, as JSON needs them."""
+    match value:
+        case Mapping():
+            return {to_text(to_plain(key)): _with_text_keys(item) for key, item in value.items()}
+        case list():
+            return [_with_text_keys(item) for item in value]
+    return value
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -300,8 +300,8 @@ def _nullable(kind: Type) -> Type:
     match kind:
         case ListOf(element):
             return ListOf(_nullable(element))
-        case MapOf(value):
-            return MapOf(_nullable(value))
+        case MapOf(value, key=key):
+            return MapOf(_nullable(value), key=key)
         case Struct(fields):
             return Struct(
                 tuple(replace(one, type=_nullable(one.type), nullable=True) for one in fields)

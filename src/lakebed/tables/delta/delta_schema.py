@@ -249,10 +249,10 @@ def _type(kind: Type, path: str) -> str | dict[str, Any]:
                 "elementType": _type(element, f"{path}[]"),
                 "containsNull": nullable,
             }
-        case MapOf(value=value, value_nullable=nullable):
+        case MapOf(value=value, value_nullable=nullable, key=key):
             return {
                 "type": "map",
-                "keyType": "string",
+                "keyType": _type(key, f"{path}{{key}}"),
                 "valueType": _type(value, f"{path}{{}}"),
                 "valueContainsNull": nullable,
             }
@@ -269,8 +269,8 @@ def _kinds(field: Field) -> Iterator[Kind]:
                 yield primitive
             case ListOf(element=element):
                 inner.append(element)
-            case MapOf(value=value):
-                inner.append(value)
+            case MapOf(value=value, key=key):
+                inner += [key, value]
             case Struct(fields=fields):
                 inner += [member.type for member in fields]
 

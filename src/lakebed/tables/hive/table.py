@@ -11,6 +11,7 @@ from typing import Self
 
 from lakebed.arrow.formats.avro_files import file_schema
 from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.avro import has_entries
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
 from lakebed.model.publishing import Mode
 from lakebed.model.renaming import check_shown_by_stored_name
@@ -168,7 +169,7 @@ def _optional_type(type_: Type) -> Type:
         case ListOf(element=element):
             return ListOf(_optional_type(element), element_nullable=True)
         case MapOf(value=value):
-            return MapOf(_optional_type(value), value_nullable=True)
+            return replace(type_, value=_optional_type(value), value_nullable=True)
         case Struct(fields=fields):
             return Struct(tuple(map(_optional_field, fields)))
     return type_
@@ -186,14 +187,32 @@ def _check_avro(dataset: str, data: Sequence[Field]) -> None:
                 "of Avro in milliseconds only, and these are in microseconds.",
                 hint="Append the rows to a dataset of Parquet, and publish that one.",
             )
+        if _has_entries_inside(field.type):
+            raise InvalidInputError(
+                f"Field {path!r} of dataset {dataset!r} is of type {field.type}: Hive reads maps of "
+                "Avro with texts as keys only.",
+                hint="Append the rows to a dataset of Parquet, and publish that one.",
+            )
 
 
 def _primitives_in(kind: Type) -> Iterator[Kind]:
     match kind:
         case Primitive(kind=primitive):
             yield primitive
-        case ListOf(element=inner) | MapOf(value=inner):
+        case ListOf(element=inner):
             yield from _primitives_in(inner)
+        case MapOf(value=inner, key=key):
+            yield from _primitives_in(key)
+            yield from _primitives_in(inner)
+
+
+def _has_entries_inside(kind: Type) -> bool:
+    match kind:
+        case ListOf(element=inner):
+            return _has_entries_inside(inner)
+        case MapOf(value=inner):
+            return has_entries(kind) or _has_entries_inside(inner)
+    return False
 
 
 def _check_names(dataset: str, data: Sequence[Field], keys: Iterable[str]) -> None:
@@ -245,8 +264,8 @@ def ddl_type(kind: Type) -> str:
             return f"decimal({precision},{scale})"
         case ListOf(element=element):
             return f"array<{ddl_type(element)}>"
-        case MapOf(value=value):
-            return f"map<string,{ddl_type(value)}>"
+        case MapOf(value=value, key=key):
+            return f"map<{ddl_type(key)},{ddl_type(value)}>"
         case Struct(fields=fields):
             inner = ",".join(f"`{field.name}`:{ddl_type(field.type)}" for field in fields)
             return f"struct<{inner}>"

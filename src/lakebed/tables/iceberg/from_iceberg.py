@@ -40,6 +40,7 @@ from lakebed.model.schema import (
     Schema,
     Struct,
     Type,
+    check_map_key,
 )
 from lakebed.model.values import Scalar
 from lakebed.store.base import Store, validate_key
@@ -414,9 +415,10 @@ def _type(kind: iceberg.IcebergType, path: str, title: str) -> Type:
         case iceberg.ListType():
             element = _type(kind.element_type, f"{path}[]", title)
             return ListOf(element, not kind.element_required)
-        case iceberg.MapType() if isinstance(kind.key_type, iceberg.StringType):
+        case iceberg.MapType() if isinstance(kind.key_type, iceberg.PrimitiveType):
+            key = _type(kind.key_type, f"{path}{{key}}", title)
             value = _type(kind.value_type, f"{path}{{}}", title)
-            return MapOf(value, not kind.value_required)
+            return MapOf(value, not kind.value_required, check_map_key(key, path))
         case iceberg.StructType():
             return Struct(_fields(kind.fields, title))
     found = _KINDS.get(type(kind))

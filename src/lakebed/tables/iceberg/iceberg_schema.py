@@ -291,11 +291,11 @@ class _Columns:
                     ),
                     element_required=not nullable,
                 )
-            case MapOf(value=value, value_nullable=nullable):
+            case MapOf(value=value, value_nullable=nullable, key=key):
                 had = old if isinstance(old, iceberg.MapType) else None
                 return iceberg.MapType(
                     key_id=self._id(f"{path}{{key}}", had.key_id if had else None),
-                    key_type=iceberg.StringType(),
+                    key_type=self._type(key, None, f"{path}{{key}}"),
                     value_id=self._id(f"{path}{{}}", had.value_id if had else None),
                     value_type=self._type(value, had.value_type if had else None, f"{path}{{}}"),
                     value_required=not nullable,
@@ -324,8 +324,8 @@ def _is_same(old: iceberg.IcebergType, new: Type) -> bool:
             )
         case ListOf():
             return isinstance(old, iceberg.ListType)
-        case MapOf():
-            return isinstance(old, iceberg.MapType)
+        case MapOf(key=key):
+            return isinstance(old, iceberg.MapType) and _is_same(old.key_type, key)
         case Struct():
             return isinstance(old, iceberg.StructType)
 
