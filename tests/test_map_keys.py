@@ -101,7 +101,8 @@ def test_frames_of_others_come_back(format_: str, rows: list[dict]) -> None:
     source.append(table)
 
     doors = {
-        "pandas": source.pandas(dtype_backend="pyarrow"),
+        "pandas": source.pandas(),
+        "pandas of pyarrow": source.pandas(dtype_backend="pyarrow"),
         "duckdb": duckdb.from_arrow(table),
         "polars": source.polars(),
         "view": source,

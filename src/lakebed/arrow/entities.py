@@ -48,6 +48,7 @@ from lakebed.model.given_rows import (
 from lakebed.model.names import nearest
 from lakebed.model.read_once import begin_reading, check_still_has_rows, remember_rows
 from lakebed.model.schema import (
+    TEXT,
     Decimal,
     Field,
     Kind,
@@ -62,7 +63,6 @@ from lakebed.model.spark_types import spark_frame_of
 from lakebed.model.values import check_value
 
 ENTITIES_PER_BATCH = 10_000
-_TEXT = Primitive(Kind.STRING)
 
 _Fits = Callable[[Any], bool]
 # A value of exactly this Python type that fits is stored as it is; others are checked closely.
@@ -492,7 +492,7 @@ def _checked(value: Any, kind: Type, place: str) -> Any:
             value = to_python(value)
             if value is None:
                 return None
-        elif isinstance(value, uuid.UUID) and kind == _TEXT:
+        elif isinstance(value, uuid.UUID) and kind == TEXT:
             return str(value)
         return check_value(value, kind, place)
     match kind:
