@@ -341,3 +341,37 @@ def test_upsert_takes_frames_of_polars_and_relations(repository: Repository) -> 
         2: "DL",
         3: "AA",
     }
+
+
+def test_rows_of_a_dataset_keep_its_partitions_and_indices() -> None:
+    lake = lakebed.open_repository("memory://write-of-a-dataset")
+    lake.write("a", ROWS, partition_by="carrier, hash(id, 4)", index="id")
+    source = lake.open("a")
+
+    lake.write("b", source)
+    lake.write("c", source.where("id = 1"))
+    lake.write("d", source, partition_by="id", index=())
+
+    for name in "bc":
+        made = lake.open(name)
+        assert made.descriptor.partition_by == source.descriptor.partition_by
+        assert made.descriptor.index == ("id",)
+    assert lake.open("b").arrow().sort_by("id") == source.arrow().sort_by("id")
+    assert (lake.open("c").count(), lake.open("d").count()) == (1, 2)
+    assert str(lake.open("d").descriptor.partition_by) == "identity(id) as id"
+    assert lake.open("d").descriptor.index == ()
+
+
+def test_rows_without_their_provided_partition_field_are_refused() -> None:
+    lake = lakebed.open_repository("memory://write-of-a-provided")
+    source = lake.create(
+        "a", DatasetDescriptor(schema=pa.schema([("id", pa.int64())]), partition_by="provided(dt)")
+    )
+    source.where("dt = 'x'").append([{"id": 1}])
+
+    with pytest.raises(InvalidInputError, match="partition field 'dt'"):
+        lake.write("b", source)
+
+    assert lake.list() == ["a"]
+    lake.write("b", source, partition_by=())
+    assert lake.open("b").count() == 1

@@ -278,8 +278,10 @@ class Repository(RefusesFormerNames):
                 of DuckDB, a table of deltalake or pyiceberg, or an iterable of dicts or objects. A new
                 dataset has its schema; that of dicts is inferred from the first 10,000.
             partition_by: Partitions of a new dataset, as for `DatasetDescriptor`; a dataset that is
-                there must have the same. None for none, or for those that are there.
-            index: Columns with an inverted index; a dataset that is there must have them.
+                there must have the same. None for those that are there, for those of the dataset
+                that `data` is, or for none.
+            index: Columns with an inverted index; a dataset that is there must have them. None for
+                those of the dataset that `data` is, or for none.
             run: Name of the run, as for `Dataset.rerun`. Without it each call adds the rows.
             replace_all: As for `Dataset.rerun`.
             unknown: As for `Dataset.append`: `keep` adds columns that the dataset lacks.
@@ -322,6 +324,8 @@ class Repository(RefusesFormerNames):
                 return existing.append(data, unknown=unknown, types=types)
             return existing.rerun(data, run, replace_all=replace_all, unknown=unknown, types=types)
         options = {"partition_by": partition_by, "index": index}
+        if isinstance(data, View):
+            options = _layout_like(data, options)
         return self._write_new(name, data, options, run, replace_all=replace_all)
 
     def _write_new(
@@ -1265,6 +1269,27 @@ class HeadProvider(MetadataProvider):
     def list(self) -> list[str]:
         """Return the names of all datasets, sorted."""
         return self._repository.list()
+
+
+def _layout_like(data: View, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a new dataset for the rows of another: its partitions and indices.
+
+    Raises:
+        InvalidInputError: The partitions need values that the rows do not have.
+    """
+    declared = data._source.load().state.descriptor
+    partition_by = options["partition_by"]
+    if partition_by is None:
+        provided = [one.name for one in declared.partition_by if not one.takes_source]
+        if provided:
+            raise InvalidInputError(
+                f"The rows of {data._source.name!r} do not hold its partition field {provided[0]!r}, "
+                "which a view provides.",
+                hint="Give partition_by: the partitions of the new dataset, or () for none.",
+            )
+        partition_by = declared.partition_by
+    index = options["index"]
+    return {"partition_by": partition_by, "index": declared.index if index is None else index}
 
 
 def _check_layout(

@@ -106,7 +106,7 @@ def fields_of(**changes: Any) -> dict[str, Any]:
         "path": "/var/log/apache/access.log",
         "where": "nebraska",
         "what": "apache",
-        "hash": "12345",
+        "hash": "12345" + 27 * "0",
         "work_id": None,
     }
     return {name: value for name, value in {**basic, **changes}.items() if value is not ...}

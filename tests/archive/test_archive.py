@@ -107,7 +107,8 @@ def test_object_under_an_old_key_can_be_read_where_it_has_its_metadata() -> None
     archive = lakebed.open_archive("memory://old-keys")
     metadata = FileMetadata(
         {"start": T0, "where": "a", "what": "nginx", "id": "523", "hash": "12345", "work_id": None,
-         "path": "/x"}
+         "path": "/x"},
+        is_stored=True,
     )  # fmt: skip
     key = "d-nebraska/nginx/1437375600000/91dd2525a5924c6c972e3d67fee8cda9-nginx-523.txt"
     archive.store.put_stream(key, [b"old"], attributes={"datalake": metadata.to_json()})
@@ -489,8 +490,15 @@ def test_dry_run_without_an_index_tells_what_would_be_indexed(tmp_path: Path) ->
 
 
 def archive_metadata(file_id: str) -> lakebed.archive.FileMetadata:
-    fields = {"id": file_id, "hash": "12345", "path": "/x", "where": "a", "what": "b"}
-    return lakebed.archive.FileMetadata({**fields, "start": T0, "work_id": None})
+    fields: dict[str, object] = {
+        "id": file_id,
+        "hash": "12345",
+        "path": "/x",
+        "where": "a",
+        "what": "b",
+    }
+    fields |= {"start": T0, "work_id": None}
+    return lakebed.archive.FileMetadata(fields, is_stored=True)
 
 
 def test_reindex_leaves_the_records_of_another_storage(tmp_path: Path) -> None:
@@ -573,7 +581,7 @@ def test_latest_looks_back_as_far_as_there_are_days(archive: Archive, tmp_path: 
 def test_metadata_whose_hash_is_not_of_hex_digits_is_refused_by_name(tmp_path, found: str) -> None:
     archive = lakebed.open_archive(tmp_path / "raw")
     record = archive.push(io.BytesIO(b"x"), where="a", what="b", start="2015-03-20", path="/x")
-    wrong = FileMetadata({**record.metadata, "hash": found, "id": "other"})
+    wrong = FileMetadata({**record.metadata, "hash": found, "id": "other"}, is_stored=True)
 
     with pytest.raises(InvalidInputError, match=f"hash '{found}', which is not hex digits"):
         archive.push_prepared(io.BytesIO(b"x"), wrong)

@@ -28,7 +28,7 @@ def test_other_version_is_unsupported(fields_of, version: object) -> None:
         FileMetadata(fields_of(version=version))
 
 
-@pytest.mark.parametrize("version", [0, False, 0.0])
+@pytest.mark.parametrize("version", [0, 0.0])
 def test_what_equals_0_is_version_0(fields_of, version: object) -> None:
     assert FileMetadata(fields_of(version=version))["version"] == 0
 
@@ -283,3 +283,21 @@ def test_record_tells_its_times_aware(record_of) -> None:
     assert record.end is None
     assert record.last_ms == T0
     assert record.created_at.utcoffset().total_seconds() == 0
+
+
+@pytest.mark.parametrize("found", ["", "a3", "xyz", "a3" * 15, "a3" * 17, "A3" * 16, 7, True])
+def test_hash_of_new_metadata_is_16_bytes_in_hex(fields_of, found: object) -> None:
+    with pytest.raises(InvalidInputError, match="hash"):
+        FileMetadata(fields_of(hash=found))
+
+
+def test_hash_of_stored_metadata_is_that_of_its_writer(fields_of) -> None:
+    stored = json.dumps(dict(FileMetadata(fields_of())) | {"hash": "a3"})
+
+    assert FileMetadata.from_json(stored).hash == "a3"
+
+
+@pytest.mark.parametrize("version", [False, True, "0", 1])
+def test_version_is_the_number_0(fields_of, version: object) -> None:
+    with pytest.raises(UnsupportedVersionError):
+        FileMetadata(fields_of(version=version))

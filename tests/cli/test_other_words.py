@@ -81,3 +81,10 @@ def test_a_slip_in_a_verb_of_ours_is_still_told(cli, typed: str, verb: str) -> N
 
     assert f"Did you mean {verb!r}?" in told
     assert "In Lakebed" not in told
+
+
+def test_copy_leads_to_a_verb_that_exists(cli) -> None:
+    told = cli("copy", "lake/a", exit_code=2).stderr
+
+    assert "In Lakebed it is 'create --like': see `lakebed create --help`." in told
+    assert "copy-into" not in told

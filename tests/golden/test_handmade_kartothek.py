@@ -385,3 +385,22 @@ def test_spark_reads_a_column_that_is_called_batch_id(root, keys, spark):
     found = open_old(root).where("batch_id = 'one'").spark(spark).collect()
 
     assert [row.asDict() for row in found] == [{"batch_id": "one", "p": "a", "n": 1, "v": 0.5}]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "h5", "csv.gz"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_files_of_another_format_are_unsupported_not_corrupt(
+    root: Path, suffix: str, is_named: bool
+) -> None:
+    for label in (FIRST, SECOND):
+        path = root / "old" / "table" / f"{label}.parquet"
+        path.rename(path.with_name(path.name.replace("parquet", suffix)))
+    partitions = {
+        label: {"files": {"table": f"old/table/{label}.{suffix}"}} for label in (FIRST, SECOND)
+    }
+    write_head(root, partitions=partitions if is_named else None)
+
+    with pytest.raises(UnsupportedVersionError, match=f"in the format {suffix}") as caught:
+        lakebed.open_repository(root).open("old").arrow()
+
+    assert "lakebed import" in caught.value.hint

@@ -187,3 +187,12 @@ def test_types_are_those_that_spark_reads():
 def test_locations_are_compared_in_one_form():
     assert plain_location("file:/a/b") == plain_location("file:///a/b/") == "file:///a/b"
     assert plain_location("hdfs://name:8020/a") == "hdfs://name:8020/a"
+
+
+def test_what_no_table_shows_is_refused_before_any_contact_with_a_metastore():
+    texts = pa.schema([("uuid", pa.string()), ("document", pa.string())])
+    lake = lakebed.open_repository("memory://refused-by-hive")
+    submissions = lake.create("s", lakebed.DatasetDescriptor(schema=texts, format="submissions"))
+
+    with pytest.raises(InvalidInputError, match="format is 'submissions'"):
+        submissions.publish("hive", "thrift://127.0.0.1:1", table="lake.s")

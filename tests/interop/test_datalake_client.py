@@ -325,7 +325,7 @@ def test_gzip_comes_unpacked_over_http_as_the_original_api_sent_it(
 
 def test_client_follows_all_pages_and_sees_each_file_once(client: Client, lake: Lake) -> None:
     given = fields(work_id="big")
-    metadata = {**given, "path": "/a", "hash": "0"}
+    metadata = {**given, "path": "/a", "hash": "0" * 32}
     records = [
         ArchiveRecord(
             url=f"{lake.storage}/{given['what']}-{number}/data",

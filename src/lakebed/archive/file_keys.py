@@ -49,7 +49,7 @@ def original_key(metadata: FileMetadata) -> str:
 
     Examples:
         >>> original_key(FileMetadata({
-        ...     "id": "91dd2525a5924c6c972e3d67fee8cda9", "hash": "d2a5", "where": "nebraska",
+        ...     "id": "91dd2525a5924c6c972e3d67fee8cda9", "hash": "d2a5" * 8, "where": "nebraska",
         ...     "what": "nginx", "start": 1437375600000, "work_id": None,
         ...     "path": "/var/log/nginx-523.txt",
         ... }))

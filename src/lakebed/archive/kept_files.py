@@ -38,7 +38,7 @@ from lakebed.errors import (
 )
 from lakebed.store.base import ObjectStat, Store, validate_key
 
-_HASH_TO_COME = "0"  # stands for the hash while the other rules are checked
+_HASH_TO_COME = "0" * 32  # stands for the hash while the other rules are checked
 _SMALL_BYTES = 8 * 1024 * 1024  # held in memory, to know the hash before the upload
 
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from lakebed.arrow.reading.hashes import can_verify
 from lakebed.errors import InvalidInputError, UnsupportedVersionError
 from lakebed.model.moments import stored_to_epoch_ms, to_epoch_ms
 
@@ -48,12 +49,12 @@ class FileMetadata(Mapping[str, Any]):
 
         Args:
             fields: The metadata.
-            is_stored: True if the times are already normalised: a whole number is milliseconds,
-                however early.
+            is_stored: True for metadata from a storage: a whole number is milliseconds, however
+                early, and the hash is that of the program that stored the file, of any length.
 
         Raises:
             InvalidInputError: A field is missing or breaks its rule; the first one is reported, in
-                the order version, where, what, work_id, path, start, end, interval.
+                the order version, where, what, work_id, path, hash, start, end, interval.
             UnsupportedVersionError: `version` is not 0.
         """
         if not isinstance(fields, Mapping):
@@ -71,6 +72,8 @@ class FileMetadata(Mapping[str, Any]):
             _check_slug(name, values[name])
         _check_work_id(values)
         _check_path(values["path"])
+        if not is_stored:
+            _check_own_hash(values["hash"])
         normalised = stored_to_epoch_ms if is_stored else to_epoch_ms
         values["start"] = normalised(values["start"])
         end = values.get("end")
@@ -197,9 +200,17 @@ def _copy(fields: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _check_version(version: object) -> None:
-    if version != METADATA_VERSION or isinstance(version, str):
+    if version != METADATA_VERSION or isinstance(version, str | bool):
         msg = f"Metadata is of version {_shortened(version)}; this release knows version 0."
         raise UnsupportedVersionError(msg, hint="Use a newer release, or write version 0.")
+
+
+def _check_own_hash(value: object) -> None:
+    if not isinstance(value, str) or not can_verify(value):
+        msg = f"Metadata has the hash {_shortened(value)}, which is not 16 bytes in hex."
+        raise InvalidInputError(
+            msg, hint="Give BLAKE2b of the content: `lakebed.archive.content_hash([content])`."
+        )
 
 
 def _check_slug(name: str, value: object) -> None:

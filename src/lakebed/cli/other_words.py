@@ -12,6 +12,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "lakebed": {
         "create": "new make create-table create-dataset",
         "import": "load read-csv load-data copy-into",
+        "create --like": "copy clone copy-table create-like cp",
         "append": "insert insert-into add write",
         "overwrite": "replace insert-overwrite",
         "merge": "upsert merge-into",

@@ -16,7 +16,7 @@ ALIASES: Mapping[str, str] = {
 """Spellings of the libraries around, which work. They are not listed by `dir`."""
 _OF_VIEW = {
     "covering_partitions": "kite.covering_partitions",
-    "export_telemetry": "trees.export of the repository",
+    "export_telemetry": "Repository.trees.export",
     "find_overwrite": "overwrite(dry_run=True)",
     "from_": "kite.from_",
     "from_after": "kite.from_after",
@@ -117,7 +117,9 @@ class RefusesFormerNames:
             for base in own.__mro__:
                 new = FORMER_NAMES.get(base.__name__, {}).get(name)
                 if new is not None:
-                    raise _renamed(f"{own.__name__}.{name}", f"{own.__name__}.{new}")
+                    is_of_another = new.startswith("Repository.")
+                    spelling = new if is_of_another else f"{own.__name__}.{new}"
+                    raise _renamed(f"{own.__name__}.{name}", spelling)
             for base in own.__mro__:
                 known = _WORDS_OF_OTHERS.get(base.__name__, {}).get(name)
                 if known is not None:

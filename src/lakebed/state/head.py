@@ -28,6 +28,8 @@ from lakebed.store.segments import compress, decompress
 METADATA_VERSION = 4  # of the Kartothek specification
 # Of a head that is a tree: neither earlier releases nor other tools read or write such a dataset.
 TREE_VERSION = 5
+# Formats that the specification of Kartothek allows, and its implementations do not write.
+UNREAD_FORMATS = (".csv", ".csv.gz", ".h5", ".hdf5", ".feather", ".orc")
 _ENTRY_PREFIX = "lakebed."
 HEAD_ENTRY, TREE = "lakebed.head", "tree"
 CHECKSUM_ENTRY = "lakebed.checksum"
@@ -299,11 +301,26 @@ def checked_labels(
             )
         wanted = naming.key(label)
         if entry.files.get(naming.table) != wanted or not are_sound([label, wanted]):
+            file = entry.files.get(naming.table, "")
+            if file.removeprefix(naming.prefix + label) in UNREAD_FORMATS:
+                raise unread_format_error(naming.dataset, file)
             raise CorruptMetadataError(
                 f"Head {key!r}, label {label!r} refers to {next(iter(entry.files.items()), None)}.",
                 hint=f"It must refer to {wanted}, in table {naming.table!r}.",
             )
     return tuple(entries)
+
+
+def unread_format_error(dataset: str, file: str) -> UnsupportedVersionError:
+    """Return the error for a file of a format that Kartothek allows and Lakebed does not read."""
+    suffix = next(
+        one for one in sorted(UNREAD_FORMATS, key=len, reverse=True) if file.endswith(one)
+    )
+    return UnsupportedVersionError(
+        f"Dataset {dataset!r} has files in the format {suffix[1:]}: {file}.",
+        hint="Lakebed reads Parquet from datasets of other tools; load files of CSV by "
+        "`lakebed import`.",
+    )
 
 
 def _decode_partitions(partitions: Partitions, kind: type[_T], key: str) -> _T:

@@ -28,11 +28,13 @@ from lakebed.model.layout import TABLE, Folder, Layout, Naming, schema_key
 from lakebed.model.schema import Schema, Type
 from lakebed.state.codec import annotations_of, creation_time_of
 from lakebed.state.head import (
+    UNREAD_FORMATS,
     HeadDocument,
     HeadFormat,
     PartitionEntry,
     checked_labels,
     read_entries,
+    unread_format_error,
 )
 from lakebed.state.state import Listed, State
 from lakebed.store.base import Store
@@ -100,6 +102,8 @@ def _list_partitions(store: Store, dataset: str) -> dict[str, PartitionEntry]:
     partitions: dict[str, PartitionEntry] = {}
     for info in store.list(f"{dataset}/"):
         table, _, rest = info.key.removeprefix(f"{dataset}/").partition("/")
+        if rest.endswith(UNREAD_FORMATS) and table != Folder.INDICES:
+            raise unread_format_error(dataset, info.key)
         if rest.endswith(".parquet") and table != Folder.INDICES:
             label = rest.removesuffix(".parquet")
             partitions.setdefault(label, PartitionEntry({})).files[table] = info.key

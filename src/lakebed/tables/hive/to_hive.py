@@ -26,6 +26,7 @@ from lakebed.model.keys import decode_path, partition_of
 from lakebed.model.layout import Folder
 from lakebed.model.publishing import MODES, Mode, TableName
 from lakebed.state import published
+from lakebed.state.reader import read_own_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 from lakebed.store.root import plain_location, root_of
@@ -97,6 +98,8 @@ def publish(
     """Bring a table into step with a dataset; see `Dataset.publish`."""
     name = TableName.parse(table)
     began = time.monotonic()
+    # What no table can show is refused before the first contact with a metastore, which is slow.
+    columns_of(read_own_head(store, dataset).state, options.mode or "partitions")
     with_metastore = Metastore(session_of(metastore), name)
     publisher = _Publisher(store, dataset, with_metastore, name, options, on_progress)
     with with_metastore.settings():
