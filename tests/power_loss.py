@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ class Recorder:
         self.changes: list[Change] = []
         self.contents: list[bytes] = []
         self.is_paused = False
+        # A change and its note are one step, or a file could come before its directory.
+        self._lock = threading.RLock()
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -69,9 +72,10 @@ class Recorder:
         real = getattr(os, name)
 
         def call(path: Any, *args: Any, **options: Any) -> None:
-            real(path, *args, **options)
-            if (below := self._path(path)) is not None:
-                self.changes.append((name, below))
+            with self._lock:
+                real(path, *args, **options)
+                if (below := self._path(path)) is not None:
+                    self.changes.append((name, below))
 
         return call
 
@@ -79,26 +83,32 @@ class Recorder:
         real = getattr(os, name)
 
         def call(begin: Any, end: Any, *args: Any, **options: Any) -> None:
-            real(begin, end, *args, **options)
-            if (below := self._path(end)) is not None:
-                self.changes.append((name, self._path(begin) or "", below))
+            with self._lock:
+                real(begin, end, *args, **options)
+                if (below := self._path(end)) is not None:
+                    self.changes.append((name, self._path(begin) or "", below))
 
         return call
 
     def _open(self, real: Any) -> Any:
         def call(path: Any, flags: int, *args: Any, **options: Any) -> int:
-            below = self._path(path)
-            is_new = below is not None and flags & os.O_CREAT and not os.path.lexists(path)
-            descriptor: int = real(path, flags, *args, **options)
-            if below is not None and is_new:
-                self.changes.append(("create", below))
+            with self._lock:
+                below = self._path(path)
+                is_new = below is not None and flags & os.O_CREAT and not os.path.lexists(path)
+                descriptor: int = real(path, flags, *args, **options)
+                if below is not None and is_new:
+                    self.changes.append(("create", below))
             return descriptor
 
         return call
 
     def _fsync(self, real: Any) -> Any:
         def call(descriptor: int) -> None:
-            real(descriptor)
+            with self._lock:
+                real(descriptor)
+                note(descriptor)
+
+        def note(descriptor: int) -> None:
             path = Path(f"/proc/self/fd/{descriptor}").readlink()
             if path == self.root and not self.is_paused:
                 self.changes.append(("sync directory", "."))

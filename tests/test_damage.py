@@ -200,10 +200,10 @@ def test_a_column_whose_name_has_changed_in_the_footer_is_not_read_as_null(tmp_p
         lambda one: one.arrow(["text"]),
         lambda one: one.where("text IS NULL").count(),
         lambda one: one.where("text > 'a' AND x > 0").arrow(["n"]),
+        lambda one: one.arrow(["n", "x"]),
     ):
         with pytest.raises(DamagedFileError, match=path.name):
             read(dataset)
-    assert dataset.arrow(["n", "x"]).num_rows == 300
 
 
 def test_of_many_files_the_damaged_one_is_named(tmp_path: Path) -> None:

@@ -237,7 +237,12 @@ def test_text_that_is_no_strategy_is_refused(text: str) -> None:
 
 
 def test_unknown_function_names_the_nearest() -> None:
-    with pytest.raises(PartitionSpecError, match="Did you mean 'month'"):
+    with pytest.raises(PartitionSpecError, match="Did you mean 'identity'"):
+        PartitionStrategy.parse("identty(ts)")
+    # Of a time, one letter decides between a period and its number: no guess.
+    with pytest.raises(
+        PartitionSpecError, match=r"months\(ts\) is the year and month, month\(ts\)"
+    ):
         PartitionStrategy.parse("mnth(ts)")
 
 
@@ -339,15 +344,24 @@ ARGUMENTS = {
     "values": [[[1]]],
     "date_format": ["yyyy"],
 }
+# The functions that SQL's names stand for.
+SQL_NAMES = {
+    "bucket": "hash",
+    "days": "date",
+    "hours": "date_format",
+    "months": "date_format",
+    "years": "year",
+}
 
 
 def test_every_export_of_by_is_a_function_of_its_name() -> None:
     for name in by.__all__:
         named = {} if name == "provided" else {"name": "p"}
 
-        function = getattr(by, name)("a", *ARGUMENTS.get(name, []), **named)
+        arguments = [3, "a"] if name == "bucket" else ["a", *ARGUMENTS.get(name, [])]
+        function = getattr(by, name)(*arguments, **named)
 
-        assert function.type_name == name
+        assert function.type_name == SQL_NAMES.get(name, name)
         assert function.name == ("a" if name == "provided" else "p")
         assert function.source == ("" if name == "provided" else "a")
     assert sorted(by.__all__) == by.__all__

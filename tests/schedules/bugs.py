@@ -733,7 +733,7 @@ TEXTS: Mapping[str, str] = {
     "a rerun does not look for another one": "document: rerun | rerun ; ann 1, bob 2",
     "a writer may outlast its lease": "document: commit_staged | discard_staged ; ann 2, bob 21",
     "a cleanup in between is not noticed": "document: build_index | cleanup ; - ; ann call 21 stands 691200",
-    "an erasure in between is not noticed": "document: rollback | erase ; ann 3, bob 51",
+    "an erasure in between is not noticed": "document: rollback | erase ; ann 3, bob 52",
     "an update in between is not noticed": "document: append#7 | promote ; ann 2",
     "the progress of a query is not compared": "document: epoch | epoch ; ann 1, bob 2",
     "raw files of another ingest are not compared": "document: ingest | ingest ; ann 1, bob 18",

@@ -66,11 +66,13 @@ def test_overwrite_follows_the_mode_of_the_session_unless_an_option_chooses(
     assert overwrite(spark.createDataFrame([], "n long, p string"), parts) == 8
     assert parts.version == version
     assert overwrite(one, parts, replaceWhere="p IN ('p0', 'p1')") == 3 + 2
-    spark.sql(f"CREATE TEMPORARY VIEW whole USING lakebed OPTIONS (path '{path_of(parts)}')")
+    spark.sql(
+        f"CREATE TEMPORARY VIEW all_overwritten USING lakebed OPTIONS (path '{path_of(parts)}')"
+    )
     with pytest.raises(PySparkException, match="does not support dynamic overwrite"):
-        spark.sql("INSERT OVERWRITE whole SELECT 7L, 'p0'")
+        spark.sql("INSERT OVERWRITE all_overwritten SELECT 7L, 'p0'")
     assert parts.count() == 3 + 2
-    spark.catalog.dropTempView("whole")
+    spark.catalog.dropTempView("all_overwritten")
     assert overwrite(one, parts, partitionOverwriteMode="static") == 2
     assert overwrite(spark.sql(ROWS), parts, overwriteMode="all") == 9
     plain = lake.write("plain", spark.sql(ROWS))
@@ -238,7 +240,7 @@ def test_local_day_replaces_no_rows_of_its_neighbours(
 ) -> None:
     days = lake.create("days", hours(spark, 0, 96), partition_by="date(t) as dt")
     days.append(hours(spark, 0, 96))
-    local, whole = hours(spark, 28, 24), hours(spark, 24, 24)
+    local, all_overwritten = hours(spark, 28, 24), hours(spark, 24, 24)
     gathered = days.with_options(write=lakebed.WriteOptions(cluster=True))
 
     refused = pytest.raises(InvalidInputError, match=r"America/New_York .* date\(t\) = 2024-07-01")
@@ -256,8 +258,8 @@ def test_local_day_replaces_no_rows_of_its_neighbours(
     assert days.count() == 96
     assert days.version == 1
 
-    assert days.overwrite(whole).row_count == 24
-    assert overwrite(whole.where("n % 7 != 3"), days, overwriteMode="partitions") == 93
+    assert days.overwrite(all_overwritten).row_count == 24
+    assert overwrite(all_overwritten.where("n % 7 != 3"), days, overwriteMode="partitions") == 93
     named = days.where("dt >= '2024-07-02' AND dt <= '2024-07-03'")
     assert named.overwrite(local).row_count == 24
     assert days.count() == 48 + 24

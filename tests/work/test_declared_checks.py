@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -484,11 +485,16 @@ def test_head_without_checks_is_for_earlier_releases(lake: Repository) -> None:
     assert version_of_format() == "1"
 
 
+def without_checksum(head: bytes) -> bytes:
+    """Return a head as another writer makes it, whose entries are not compared."""
+    return re.sub(rb',"lakebed.checksum":"[^"]*"', b"", head)
+
+
 def test_damaged_check_is_refused(lake: Repository) -> None:
     created(lake, {"sane": checks.condition(SANE)})
     store, key = lake.store, "flights.by-dataset-metadata.json"
     head = store.get(key)
-    damaged = head.data.replace(b"rows", b"sows")
+    damaged = without_checksum(head.data).replace(b"rows", b"sows")
     assert damaged != head.data
     store.replace(key, damaged, if_match=head.etag)
 
@@ -502,7 +508,7 @@ def test_stored_condition_that_does_not_parse_is_refused_at_the_next_write(
     flights: Dataset = created(lake, {"sane": checks.condition("delay >= 0 OR delay IS NULL")})
     store, key = lake.store, "flights.by-dataset-metadata.json"
     head = store.get(key)
-    damaged = head.data.replace(b"delay >= 0", b"delay >>=)")
+    damaged = without_checksum(head.data).replace(b"delay >= 0", b"delay >>=)")
     assert damaged != head.data
     store.replace(key, damaged, if_match=head.etag)
 

@@ -71,7 +71,8 @@ def test_day_without_neighbours_is_not_refused(tmp_path: Path) -> None:
     days.overwrite(local)
     days.rerun(local, "day")
     # Rows of the run itself on other days are meant to go.
-    days.rerun(table("America/New_York", range(5, 8)), "day", partitions=True)
+    few = table("America/New_York", range(5, 8))
+    days.rerun(few, "day", partitions=True, replace_all=True)
 
     assert days.count() == 3 + 5
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
-from lakebed.arrow.texts import check_texts
+from lakebed.arrow.utf8 import check_texts
 from lakebed.common.shown import cut
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow, type_to_arrow

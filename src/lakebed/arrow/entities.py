@@ -17,9 +17,9 @@ from pyarrow import types as pat
 
 from lakebed.arrow.conform import check_nulls, check_shapes, default_of, unknown_field
 from lakebed.arrow.documents import compact
-from lakebed.arrow.opening import is_tabular, opened, read_stream, stream_of
 from lakebed.arrow.pandas_rows import column_of_type, table_of_pandas
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
+from lakebed.arrow.row_sources import is_tabular, opened, read_stream, stream_of
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import (
     field_to_arrow,

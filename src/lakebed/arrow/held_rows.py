@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from lakebed.arrow.conform import Conformer, default_of
 from lakebed.arrow.entities import as_mapping, read_items, to_batches, to_column
-from lakebed.arrow.opening import is_tabular
 from lakebed.arrow.pandas_rows import table_of_pandas
 from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
+from lakebed.arrow.row_sources import is_tabular
 from lakebed.errors import SchemaMismatchError, StorageError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.given_rows import fields_of, infer_type, is_pandas

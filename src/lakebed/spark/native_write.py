@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lakebed.arrow.formats.footer_seal import seal_file
 from lakebed.arrow.formats.parquet import column_facts
 from lakebed.arrow.kernel import BatchTarget, WriteOptions
-from lakebed.arrow.texts import check_texts, has_text
+from lakebed.arrow.utf8 import check_texts, has_text
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
 from lakebed.model.declared import rows_checked

@@ -501,7 +501,7 @@ def check_foreign_loss(now: State, foreign: Entry, change: Change) -> None:
         CommitConflictError: The other tool has removed all files, and the change neither restores
             files nor replaces everything.
     """
-    is_lost = bool(foreign.removed) and not now.labels
+    is_lost = bool(foreign.removed) and not now.live.count
     is_meant = (
         change.restores is not None
         or change.operation == ROLLBACK

@@ -384,7 +384,7 @@ class _Checker:
                     what=f"Rows may fail the declared check {name!r}: it was {outcome}.",
                     remedy="Drop and add the check again: then it is tested on all rows.",
                 )
-        if self.state.is_changed_by_others and not self.state.labels:
+        if self.state.is_changed_by_others and not self.state.live.count:
             yield Finding(
                 severity=Severity.ERROR,
                 key=self.head.key,

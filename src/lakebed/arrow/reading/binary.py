@@ -30,7 +30,7 @@ from lakebed.arrow.reading.unknown import (
     values_of,
 )
 from lakebed.arrow.reasons import reason_of
-from lakebed.arrow.texts import python_rows_with_damage
+from lakebed.arrow.utf8 import python_rows_with_damage
 from lakebed.common.plain import to_plain, to_text
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
 from lakebed.model.arrow_types import type_to_arrow

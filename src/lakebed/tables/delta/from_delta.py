@@ -29,7 +29,7 @@ from lakebed.model.layout import DELTA_LOG
 from lakebed.model.partition import PartitionStrategy
 from lakebed.store.base import Store
 from lakebed.tables.delta.live_files import files_of, read_history
-from lakebed.tables.delta.rules import rules_of
+from lakebed.tables.delta.table_rules import rules_of
 from lakebed.work.foreign import ForeignLog, ForeignTable, cannot_adopt
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 
@@ -20,6 +20,7 @@ from pyiceberg.manifest import ManifestFile, read_manifest_list
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.common.shown import shown
 from lakebed.errors import (
+    AccessDeniedError,
     CommitConflictError,
     CorruptMetadataError,
     InvalidInputError,
@@ -124,8 +125,11 @@ class ClientFiles:
                 f"The request names {shown(location)}, which is not a valid location: {exc.message}",
                 hint=_HINT,
             ) from exc
-        path, home = self._store.local_path(key), self._store.local_path(self._folder)
-        if path and home and not path.resolve().is_relative_to(home.resolve()):
+        is_inside = False
+        with suppress(AccessDeniedError):  # a link, which the store does not follow
+            path, home = self._store.local_path(key), self._store.local_path(self._folder)
+            is_inside = not (path and home) or path.resolve().is_relative_to(home.resolve())
+        if not is_inside:
             raise InvalidInputError(
                 f"The request names {shown(location)}, a link to another place.", hint=_HINT
             )

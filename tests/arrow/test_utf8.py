@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.arrow.texts import check_texts
+from lakebed.arrow.utf8 import check_texts
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
