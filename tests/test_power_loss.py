@@ -323,3 +323,16 @@ def test_a_deletion_that_could_not_be_synced_is_synced_when_it_is_repeated(
     assert [path.name for path in (tmp_path / "after/x").iterdir()] == ["two"]
     with pytest.raises(NotFoundError):
         store.get("x/one")
+
+
+def test_a_directory_that_is_made_again_is_synced_again(
+    recorder: Recorder, dataset: lakebed.Dataset, tmp_path: Path
+) -> None:
+    store = lakebed.open_repository(str(recorder.root)).store
+
+    # File systems give the number of a directory that was removed to the next one.
+    for number in range(3):
+        store.put(f"x/y/{number}", b"1")
+        Disk(recorder.changes, recorder.contents).build(tmp_path / "after")
+        assert [path.name for path in (tmp_path / "after/x/y").iterdir()] == [str(number)]
+        store.delete([f"x/y/{number}"])

@@ -699,7 +699,8 @@ def test_a_hash_that_is_none_of_ours_is_not_compared(raw) -> None:
         **raw.push(0, lines(0, range(2))).metadata,
         "id": "old", "hash": "12345", "where": "other",
     }  # fmt: skip
-    raw.archive.push_prepared(io.BytesIO(lines(5, [5])), lakebed.archive.FileMetadata(fields))
+    of_another_program = lakebed.archive.FileMetadata(fields, is_stored=True)
+    raw.archive.push_prepared(io.BytesIO(lines(5, [5])), of_another_program)
 
     raw.ingest.run()
 

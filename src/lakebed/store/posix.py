@@ -405,6 +405,7 @@ class PosixStore(Store):
         with contextlib.suppress(OSError):
             while directory != self._root:
                 directory.rmdir()
+                _SYNCED_DIRECTORIES.pop(directory, None)
                 directory = directory.parent
 
     @contextlib.contextmanager
@@ -436,6 +437,8 @@ class PosixStore(Store):
             missing.append(directory)
             directory = directory.parent
         for path in reversed(missing):
+            # File systems reuse inode numbers: a new directory may look like one that was removed.
+            _SYNCED_DIRECTORIES.pop(path, None)
             try:
                 path.mkdir()
             except FileExistsError:
