@@ -15,7 +15,7 @@ from lakebed.errors import (
     MissingDependencyError,
     SchemaMismatchError,
 )
-from lakebed.sql.asking import tables_of
+from lakebed.sql.asking import tables_of, tree_of
 
 FLIGHTS = pa.schema(
     [("ts", pa.timestamp("us", tz="UTC")), ("carrier", pa.string()), ("n", pa.int64())]
@@ -198,7 +198,7 @@ def test_tables_of_a_question_are_found_wherever_they_stand() -> None:
         'LATERAL (FROM "e-f")'
     )
 
-    assert sorted(tables_of(query)) == ["a", "b", "c", "d", "e-f"]
+    assert sorted(tables_of(tree_of(query))) == ["a", "b", "c", "d", "e-f"]
 
 
 def test_duckdb_that_is_missing_is_named_with_its_extra(lake: Repository, monkeypatch) -> None:

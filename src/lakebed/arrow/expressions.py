@@ -24,6 +24,7 @@ from lakebed.arrow.pushed import (
     LiteralNode,
     on_large_stack,
     parse_expression,
+    too_deep,
 )
 from lakebed.common.shown import shown
 from lakebed.errors import PredicateError
@@ -68,7 +69,7 @@ def exact_predicate(expression: Any, types: Mapping[str, Type]) -> Predicate:
     try:
         return bind(_read(expression, types), types)
     except RecursionError as exc:
-        raise _too_deep() from exc
+        raise too_deep() from exc
 
 
 def _read(expression: Any, types: Mapping[str, Type]) -> Predicate:
@@ -83,14 +84,6 @@ def _read(expression: Any, types: Mapping[str, Type]) -> Predicate:
     raise PredicateError(
         f"{shown(expression)} is not a condition.",
         hint="Give SQL text such as \"carrier = 'UA'\", or an expression of pyarrow or Polars.",
-    )
-
-
-def _too_deep() -> PredicateError:
-    return PredicateError(
-        "The condition is nested too deeply.",
-        hint="List the values of a column by is_in or isin. Give other alternatives as lists: "
-        '[[("day", "==", 1), ("carrier", "==", "UA")], …].',
     )
 
 
@@ -221,7 +214,7 @@ def _among(name: str, values: Sequence[Any], *, null_equals_null: bool) -> Predi
 
 def _document_of(expression: Any) -> Any:
     try:
-        text = expression.meta.serialize(format="json")
+        text = on_large_stack(lambda: expression.meta.serialize(format="json"))
     except Exception as exc:
         # Polars has an exception of its own for what it cannot write, such as a Python function.
         raise _refused(expression) from exc
@@ -230,7 +223,7 @@ def _document_of(expression: Any) -> Any:
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(bracket[0], 0)
         deepest = max(deepest, depth)
     if deepest > _MOST_LEVELS:  # reading them would take much of the stack
-        raise _too_deep()
+        raise too_deep()
     return json.loads(text)
 
 
@@ -370,7 +363,7 @@ class _Polars:
             }:
                 raise PredicateError(
                     f"NaN and infinite numbers are not in what Polars writes of the expression "
-                    f"{shown(str(self._expression))}.",
+                    f"{shown(on_large_stack(lambda: str(self._expression)))}.",
                     hint="Write is_nan() or is_not_nan(), is_in([float('inf')]), or SQL text: "
                     "\"delay < 'inf'\".",
                 )

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from lakebed.arrow.fragments import assembled, filesystem_for, grouped, names_in, verify_files
 from lakebed.arrow.older import OlderFiles
-from lakebed.arrow.pushed import fields_of, weaker_predicate
+from lakebed.arrow.pushed import fields_of, shallow, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
@@ -150,14 +150,19 @@ class _Rows:
         Args:
             columns: As pyarrow's `Dataset.scanner` takes them; None for the visible ones.
             pushed: A filter; None for all rows.
+
+        Raises:
+            PredicateError: An expression is nested too deeply.
         """
-        filters = (*self.filters, *(() if pushed is None else (pushed,)))
+        filters = (*self.filters, *(() if pushed is None else (shallow(pushed),)))
         pushed_down = all_of([weaker_predicate(one, self._types) for one in filters])
         chosen = self.chosen
         if next(leaves(pushed_down), None) is not None or pushed_down == FALSE:
             narrower = all_of([chosen.predicate, pushed_down])
             chosen = plan(chosen.state, narrower, requests=0, store=self.store)
         wanted = list(self.names) if columns is None else columns
+        if isinstance(wanted, Mapping):
+            wanted = {name: shallow(value) for name, value in wanted.items()}
         needed = self._needed(wanted, filters)
         # The columns are bound now, so that a wrong name raises in the caller's own line.
         empty = ds.dataset(output_schema(chosen.layout, needed).empty_table())
@@ -345,7 +350,12 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         return ds.dataset(self.to_table()) if self._rows.is_renamed else super()
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
-        """Return the rows that meet a further condition."""
+        """Return the rows that meet a further condition.
+
+        Raises:
+            PredicateError: It is nested too deeply.
+        """
+        expression = shallow(expression)
         filtered: PlannedDataset = super().filter(expression)
         filtered._rows = replace(self._rows, filters=(*self._rows.filters, expression))
         return filtered

@@ -36,6 +36,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.schema import Decimal, Primitive, Type
 from lakebed.model.values import Scalar
+from lakebed.plan.expression import LONGEST_CHAIN, join
 
 _TOKEN = re.compile(r"(call|field_ref|nested_field_ref|literal|options|end): '([^'\n]*)'")
 _METADATA = "-- schema metadata --\n"
@@ -48,6 +49,9 @@ COMPARISONS = {
     "greater_equal": Op.GE,
 }
 _JOINS = ("and_kleene", "or_kleene", "and", "or")
+_BRACKETS = re.compile(r"[()]")
+_FEW_LEVELS = 40  # fit into every stack
+_MOST_LEVELS = 200
 _STACK_BYTES = 64 * 2**20  # for about 80,000 levels; what is not used takes no memory
 _STACK_LOCK = threading.Lock()
 TURNED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}  # where the field is right
@@ -123,6 +127,17 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
     """Parse Arrow's text form of an expression; None if it cannot be parsed."""
     if any("'" in name or "\n" in name for name in types):
         return None  # a name that could be confused with the syntax
+    written = _written(expression)
+    try:
+        return None if written is None else _read(*written)
+    except (LookupError, StopIteration, ValueError):
+        return None
+
+
+def _written(
+    expression: pc.Expression,
+) -> tuple[list[tuple[str, str]], pa.RecordBatch] | None:
+    """Return an expression as a list of tokens, and its literals; None if it cannot be written."""
     try:
         _, (buffer,) = on_large_stack(expression.__reduce__)
         with pa.ipc.open_file(buffer) as file:
@@ -136,19 +151,137 @@ def parse_expression(expression: pc.Expression, types: Mapping[str, Type]) -> Ex
     tokens = [_TOKEN.fullmatch(line) for line in text.partition(_METADATA)[2].splitlines()]
     if not all(tokens):
         return None
+    return [(token[1], token[2]) for token in tokens if token is not None], batch
+
+
+def shallow(expression: pc.Expression) -> pc.Expression:
+    """Return an expression that is true for the same rows, with few levels.
+
+    Arrow walks an expression by recursion, also in threads of its own, whose stacks it chooses. One
+    that would overflow them ends the process.
+
+    Raises:
+        PredicateError: It has too many levels that are not a chain of ANDs or ORs.
+    """
+    written = _written(expression)
+    if written is None:
+        text = on_large_stack(lambda: _text_of(expression))
+        if _depth(text) > _MOST_LEVELS:
+            raise too_deep()
+        return expression
+    tokens, batch = written
+    depth = deepest = 0
+    for kind, _ in tokens:
+        depth += (kind == "call") - (kind == "end")
+        deepest = max(deepest, depth)
+    if deepest <= _FEW_LEVELS:
+        return expression
+    schema = batch.schema.with_metadata(pa.KeyValueMetadata(_with_short_chains(tokens)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as file:
+        file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    read, _ = pc.scalar(1).__reduce__()
+    result: pc.Expression = read(sink.getvalue())
+    return result
+
+
+def _text_of(expression: pc.Expression) -> str:
     try:
-        return _read([(token[1], token[2]) for token in tokens if token is not None], batch)
-    except (LookupError, StopIteration, ValueError):
-        return None
+        return str(expression)
+    except UnicodeDecodeError as exc:
+        return exc.object.decode("utf-8", "replace")
+
+
+def _depth(text: str) -> int:
+    """Return how deep parentheses are nested in a text, or more."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket == "(" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@dataclass(slots=True)
+class _OpenTokens:
+    """A call whose tokens are still to be read; see `_OpenCall`."""
+
+    function: str
+    arguments: list[list[tuple[str, str]]] = field(default_factory=list)
+    inner_count: int = 0
+
+
+def _with_short_chains(tokens: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the tokens of the same expression, whose chains of ANDs and ORs have few levels.
+
+    Raises:
+        PredicateError: It still has too many levels.
+    """
+    whole = _OpenTokens("")
+    open_calls = [whole]
+    for kind, text in tokens:
+        last = open_calls[-1]
+        if kind == "call" and text in _JOINS and text == last.function:
+            last.inner_count += 1
+        elif kind == "call":
+            open_calls.append(_OpenTokens(text))
+            if len(open_calls) > _MOST_LEVELS:
+                raise too_deep()
+        elif kind == "end" and last.inner_count:
+            last.inner_count -= 1
+        elif kind == "end":
+            open_calls.pop()
+            if last.function in _JOINS:
+                call = _short_chains(last.function, last.arguments)
+            else:
+                call = _called(last.function, *last.arguments)
+            open_calls[-1].arguments.append(call)
+        else:
+            last.arguments.append([(kind, text)])
+    return [token for part in whole.arguments for token in part]
+
+
+def _short_chains(function: str, parts: list[list[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """Return the tokens of parts that are joined by AND or OR, of which Arrow makes short chains."""
+    while len(parts) > LONGEST_CHAIN:
+        parts = [
+            # Twice negated, it is the same, but no part of a longer chain.
+            _called("invert", _called("invert", _chain(function, parts[at : at + LONGEST_CHAIN])))
+            for at in range(0, len(parts), LONGEST_CHAIN)
+        ]
+    return _chain(function, parts)
+
+
+def _chain(function: str, parts: Sequence[list[tuple[str, str]]]) -> list[tuple[str, str]]:
+    return join(lambda left, right: _called(function, left, right), parts)
+
+
+def _called(function: str, *arguments: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    inside = [token for argument in arguments for token in argument]
+    return [("call", function), *inside, ("end", function)]
+
+
+def too_deep() -> PredicateError:
+    """Return the error for a condition with too many levels."""
+    return PredicateError(
+        "The condition is nested too deeply.",
+        hint="List the values of a column by is_in or isin. Give other alternatives as lists: "
+        '[[("day", "==", 1), ("carrier", "==", "UA")], …], or join a table of them.',
+    )
 
 
 _Result = TypeVar("_Result")
 
 
-def on_large_stack(call: Callable[[], _Result]) -> _Result:
-    """Return the result of a call that Arrow answers by recursion, on a stack of its own.
+def on_large_stack(
+    call: Callable[[], _Result], stop: Callable[[], object] | None = None
+) -> _Result:
+    """Return the result of a call that a library answers by recursion, on a stack of its own.
 
     In a thread with a small one, a long expression would end the process.
+
+    Args:
+        call: The call.
+        stop: Ends the call early; used where the wait for it is interrupted.
     """
     with ThreadPoolExecutor(1) as executor:
         with _STACK_LOCK:
@@ -157,7 +290,12 @@ def on_large_stack(call: Callable[[], _Result]) -> _Result:
                 result = executor.submit(call)  # starts the thread
             finally:
                 threading.stack_size(former)
-        return result.result()
+        try:
+            return result.result()
+        except BaseException:
+            if stop is not None and not result.done():
+                stop()
+            raise
 
 
 @dataclass(slots=True)

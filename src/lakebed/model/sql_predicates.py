@@ -372,9 +372,9 @@ class _Reader:
             case exp.Paren():
                 return self.read(node.this)
             case exp.And():
-                return all_of([self.read(part) for part in _operands(node)])
+                return all_of([self.read(part) for part in operands_of(node)])
             case exp.Or():
-                return any_of([self.read(part) for part in _operands(node)])
+                return any_of([self.read(part) for part in operands_of(node)])
             case exp.Not():
                 return negate(self.read(node.this))
             case exp.Boolean():
@@ -708,7 +708,7 @@ def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: s
     return _Reader(text, types)._literal(node, column)
 
 
-def _operands(node: exp.Connector) -> list[exp.Expr]:
+def operands_of(node: exp.Connector) -> list[exp.Expr]:
     """Return what a chain of ANDs or ORs joins, which is a level of the tree for each word."""
     operands: list[exp.Expr] = []
     waiting: list[exp.Expr] = [node]

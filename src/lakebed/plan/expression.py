@@ -79,7 +79,7 @@ def join(
 
 # Arrow makes one chain of parts that are joined by the same word, with a level for each part. A
 # level takes up to 1 KiB of the stack, which has 512 KiB in a thread on macOS.
-_LONGEST_CHAIN = 16
+LONGEST_CHAIN = 16
 
 
 def _joined(
@@ -87,10 +87,10 @@ def _joined(
     parts: Sequence[pc.Expression],
 ) -> pc.Expression:
     """Return expressions joined by AND or OR, of which Arrow makes short chains only."""
-    while len(parts) > _LONGEST_CHAIN:
+    while len(parts) > LONGEST_CHAIN:
         chains = [
-            join(operation, parts[at : at + _LONGEST_CHAIN])
-            for at in range(0, len(parts), _LONGEST_CHAIN)
+            join(operation, parts[at : at + LONGEST_CHAIN])
+            for at in range(0, len(parts), LONGEST_CHAIN)
         ]
         parts = [~~chain for chain in chains]  # the same, but no part of a longer chain
     return join(operation, parts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakebed.arrow.pushed import on_large_stack
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
@@ -21,10 +22,13 @@ from lakebed.model.values import is_unicode
 
 if TYPE_CHECKING:
     import duckdb
+    from sqlglot import exp
 
     from lakebed.view import View
 
 _EXTRA = "duckdb"
+_FEW_LEVELS = 60  # fit into every stack
+_MOST_LEVELS = 5_000  # of more, DuckDB takes minutes
 # Names in a query must not refer to objects of this process, files, or extensions of the network.
 _SETTINGS = {
     "python_enable_replacements": "false",
@@ -34,28 +38,40 @@ _SETTINGS = {
 
 
 def ask(
-    query: str, open_table: Callable[[str], object], names: tuple[str, ...] | None = None
+    query: str,
+    open_table: Callable[[str], object],
+    read: tuple[exp.Expr, tuple[str, ...]] | None = None,
 ) -> pa.Table:
     """Return the result of a query.
 
     Args:
         query: A single SELECT; only the tables that it names are opened.
         open_table: Returns the rows of a table by name, in a form that DuckDB reads.
-        names: Names of its tables, if the caller has found them; None to find them.
+        read: Its tree and the names of its tables, if the caller has them; None to read the text.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
-        InvalidInputError: It is not a single SELECT, or DuckDB rejects it.
+        InvalidInputError: It is not a single SELECT, it has too many levels, or DuckDB rejects it.
         DatasetNotFoundError: The query names a table that does not exist.
     """
     if importlib.util.find_spec("duckdb") is None:
         raise MissingDependencyError.for_extra("duckdb", _EXTRA, "SQL")
     import duckdb
 
-    if names is None:
-        names = tables_of(query)
+    if read is None:
+        tree = tree_of(query)
+        names = tables_of(tree)
     else:
         _check_kind(query)
+        tree, names = read
+    level_count = _level_count(tree)
+    if level_count > _MOST_LEVELS:
+        raise _unreadable(
+            f"{level_count} of its parts are nested in each other, or joined by AND, OR, UNION "
+            f"or another operator; at most {_MOST_LEVELS} can be.",
+            "List the values of a column by IN. Write other alternatives as rows of a table, or of "
+            "VALUES, and join it.",
+        )
     missing: dict[str, DatasetNotFoundError] = {}
     with duckdb.connect(config=dict(_SETTINGS)) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # as in predicates
@@ -73,13 +89,31 @@ def ask(
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
-            answer: pa.Table = connection.sql(query).to_arrow_table()
+            answer = _answered(connection, query, level_count)
         except duckdb.CatalogException as exc:
             unknown = [missing[name] for name in missing if f"name {name} " in str(exc)]
             raise unknown[0] if unknown else _refused(exc) from exc
         except duckdb.Error as exc:
             raise _refused(exc) from exc
     return answer
+
+
+def _answered(connection: duckdb.DuckDBPyConnection, query: str, level_count: int) -> pa.Table:
+    def answer() -> pa.Table:
+        return connection.sql(query).to_arrow_table()
+
+    # DuckDB walks a query by recursion.
+    return answer() if level_count <= _FEW_LEVELS else on_large_stack(answer, connection.interrupt)
+
+
+def _level_count(tree: exp.Expr) -> int:
+    """Return how deep parts of a query are nested; each word of a chain of ORs is a level."""
+    most, waiting = 0, [(tree, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        most = max(most, level)
+        waiting += [(child, level + 1) for child in node.iter_expressions()]
+    return most
 
 
 def rows_of(view: View) -> object:
@@ -121,15 +155,30 @@ def _refused(error: duckdb.Error) -> InvalidInputError:
     )
 
 
-def tables_of(query: str) -> tuple[str, ...]:
+def tables_of(tree: exp.Expr) -> tuple[str, ...]:
     """Return the names of the tables in a query, and of its own parts.
 
     Raises:
-        InvalidInputError: It is not a single SELECT, or two names differ only in case, which
-            DuckDB ignores.
+        InvalidInputError: Two names differ only in case, which DuckDB ignores.
 
-    >>> tables_of("WITH late AS (FROM flights WHERE delay > 60) FROM late JOIN planes USING (id)")
+    >>> tables_of(
+    ...     tree_of("WITH late AS (FROM flights WHERE delay > 60) FROM late JOIN planes USING (id)")
+    ... )
     ('late', 'planes', 'flights')
+    """
+    from sqlglot import exp
+
+    names = dict.fromkeys(_name(table) for table in tree.find_all(exp.Table))
+    names.pop("", None)
+    check_tables(names)
+    return tuple(names)
+
+
+def tree_of(query: str) -> exp.Expr:
+    """Return the tree of a query.
+
+    Raises:
+        InvalidInputError: It is not a single SELECT.
     """
     # Here, not above: the import takes a tenth of a second.
     import sqlglot
@@ -146,10 +195,7 @@ def tables_of(query: str) -> tuple[str, ...]:
     asking = (exp.Query, exp.Values, exp.Describe, exp.Summarize)
     if not isinstance(statement, asking) or any(True for _ in statement.find_all(*writing)):
         raise _no_select()
-    names = dict.fromkeys(_name(table) for table in statement.find_all(exp.Table))
-    names.pop("", None)
-    check_tables(names)
-    return tuple(names)
+    return statement
 
 
 def check_tables(names: Collection[str]) -> None:
@@ -199,10 +245,8 @@ def _no_select(
     return InvalidInputError("Only a single SELECT is allowed here.", hint=hint)
 
 
-def _unreadable(reason: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"The SQL cannot be read: {reason}", hint="Write one SELECT for DuckDB."
-    )
+def _unreadable(reason: str, hint: str = "Write one SELECT for DuckDB.") -> InvalidInputError:
+    return InvalidInputError(f"The SQL cannot be read: {reason}", hint=hint)
 
 
 def _first_paragraph(error: Exception) -> str:

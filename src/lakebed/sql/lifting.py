@@ -16,6 +16,7 @@ from lakebed.model.merging import Side
 from lakebed.model.predicate import sql_name
 from lakebed.model.schema import Type
 from lakebed.model.sql_dialect import to_text
+from lakebed.model.sql_predicates import operands_of
 from lakebed.sql.refusals import refused
 from lakebed.sql.statement_columns import (
     Sides,
@@ -117,9 +118,10 @@ class Lifted:
             case exp.Paren():
                 return exp.Paren(this=self._condition(node.this))
             case exp.And() | exp.Or():
-                return type(node)(
-                    this=self._condition(node.left), expression=self._condition(node.right)
-                )
+                joined, *others = [self._condition(part) for part in operands_of(node)]
+                for other in others:
+                    joined = type(node)(this=joined, expression=other)
+                return joined
             case exp.Not():
                 return exp.Not(this=self._condition(node.this))
         sides = self._sides.of(node)

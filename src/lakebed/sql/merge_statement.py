@@ -13,6 +13,7 @@ from lakebed.model.merging import OrderedClauses, RowClause, Side
 from lakebed.model.names import nearest
 from lakebed.model.schema import MISSING, Field, Schema
 from lakebed.model.sql_dialect import to_text
+from lakebed.model.sql_predicates import operands_of
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.lifting import Lifted
 from lakebed.sql.refusals import check_parts, refused, shown_sql
@@ -387,7 +388,7 @@ def _conjuncts(node: Any) -> list[Any]:
     if isinstance(node, exp.Paren):
         return _conjuncts(node.this)
     if isinstance(node, exp.And):
-        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+        return [conjunct for part in operands_of(node) for conjunct in _conjuncts(part)]
     return [node]
 
 

@@ -127,7 +127,7 @@ class QuerySource:
         own = _renamed(query, named, takes_qualified=False)
         _escape_patterns(own)
         check_tables(names)
-        return ask(own.sql(dialect="duckdb"), self._open, tuple(names))
+        return ask(own.sql(dialect="duckdb"), self._open, (own, tuple(names)))
 
     def _open(self, key: str) -> object:
         if key in self._order.tables:
