@@ -136,6 +136,7 @@ def test_a_long_condition_ends_no_process(count: int) -> None:
     )
 
     assert (result.returncode, result.stderr) == (0, "")
-    answers = dict(line.split(": ") for line in result.stdout.splitlines())
+    # DuckDB writes a progress bar between them if a query takes two seconds.
+    answers = dict(line.split(": ") for line in result.stdout.splitlines() if ": " in line)
     assert answers.keys() == RIGHT.keys()
     assert {name: answer for name, answer in answers.items() if answer not in RIGHT[name]} == {}

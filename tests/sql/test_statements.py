@@ -504,7 +504,7 @@ def test_statement_that_is_nested_too_deeply_is_named(lake: Repository, form: st
         "SELECT": f"SELECT {'(' * 100}1{')' * 100}",
         "UPDATE": f"UPDATE flights SET delay = delay{' + 1' * many}",
         "DELETE": f"DELETE FROM flights WHERE {'NOT ' * many}id = 1",
-        "MERGE": f"MERGE INTO flights t USING s ON t.id = s.id{' AND t.id > 0' * many} "
+        "MERGE": f"MERGE INTO flights t USING s ON t.id = s.id AND {'NOT ' * many}t.id > 0 "
         "WHEN MATCHED THEN DELETE",
     }[form]
 
