@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lakebed.arrow.row_changes import ChangeStep, RowChanges, parts_of
 from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.spark.sized_tasks import in_sized_tasks
 from lakebed.spark.through_arrow import to_spark_types
-from lakebed.spark.travel import in_tasks
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -46,4 +46,4 @@ def changes_frame(
 
     count = len(parts)
     numbers = spark.range(0, count, 1, max(1, min(count, _MOST_TASKS)))
-    return in_tasks(numbers, run, schema)
+    return in_sized_tasks(numbers, run, schema, None)

@@ -22,7 +22,7 @@ from lakebed.model.schema import (
     find_alike_fields,
     path_of,
 )
-from lakebed.plan.plan import Scan
+from lakebed.plan.plan import DataFile, Scan
 from lakebed.spark.column import literal, to_spark_column
 from lakebed.spark.file_lists import FileList, NativeWay
 from lakebed.spark.pruned_files import with_pruning
@@ -53,9 +53,6 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
         return f"no file system of Hadoop is known to have {store.uri}"
     if _PATTERN.intersection(uri):
         return f"Spark reads {uri} as a pattern, and the files that it finds several times"
-    for file in plan.files:
-        if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
-            return f"{file.key} was written by another tool, whose types may differ"
     types = plan.layout.column_types
     partition_types = plan.layout.partition_types
     for name in partition_types:
@@ -74,12 +71,16 @@ def find_obstacle(store: Store, plan: Scan, names: Sequence[str]) -> str:
             return (
                 f"Spark would guess the values of partition field {name!r} of type {kind} from text"
             )
-    # Spark refuses a directory `name=` without a value, for every selection of columns.
-    for file in plan.files:
-        for name, value in file.partition.items():
-            if value == "":
-                return f"partition field {name!r} holds the empty text"
     return ""
+
+
+def find_odd(file: DataFile) -> str:
+    """Return why Spark's own reader cannot read a file, unlike others of a plan; empty if it can."""
+    if not split_label(file.label)[1].startswith(OWN_FILE_PREFIX):
+        return f"{file.key} was written by another tool, whose types may differ"
+    # Spark refuses a directory `name=` without a value, for every selection of columns.
+    empty = next((name for name, value in file.partition.items() if value == ""), None)
+    return "" if empty is None else f"partition field {empty!r} holds the empty text"
 
 
 def needed_columns(plan: Scan, names: Sequence[str]) -> tuple[str, ...]:
@@ -108,7 +109,7 @@ def read_natively(
     Args:
         spark: Session of the frame.
         store: Store of the files; the session reaches them by a file system of Hadoop.
-        plan: Plan of the read, for which `find_obstacle` has found none.
+        plan: Plan of the read, for which `find_obstacle` and `find_odd` have found nothing.
         names: Columns to return.
         older: Reading of older files under the current schema.
         way: Way in which Spark receives the files; None for the fastest.
@@ -287,4 +288,4 @@ def _mended(name: str) -> Column:
     return F.decode(F.encode(F.col(f"`{name}`"), "ISO-8859-1"), "UTF-8")
 
 
-__all__ = ["find_obstacle", "needed_columns", "read_natively", "struct_of"]
+__all__ = ["find_obstacle", "find_odd", "needed_columns", "read_natively", "struct_of"]

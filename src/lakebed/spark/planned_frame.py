@@ -18,12 +18,14 @@ from lakebed.spark.file_lists import NativeWay
 from lakebed.spark.native_read import (
     ChooseFiles,
     find_obstacle,
+    find_odd,
     needed_columns,
     read_natively,
     struct_of,
 )
 from lakebed.spark.session import is_classic
-from lakebed.spark.through_arrow import read_through_arrow, to_spark_types
+from lakebed.spark.sized_tasks import hinted
+from lakebed.spark.through_arrow import read_through_arrow, size_of, to_spark_types
 from lakebed.spark.types import commented
 from lakebed.store.base import Store
 
@@ -133,25 +135,34 @@ def _read_mixed(
     choose: ChooseFiles | None,
 ) -> DataFrame:
     """Read files natively where Spark can, kind by kind, and the others through Arrow."""
-    frames: list[DataFrame] = []
-    through_arrow: list[DataFile] = []
-    native_way = _native_way(way)
-    for older, part in _by_schema(plan, names):
-        if not older.reading.rebuilt:
-            frames.append(read_natively(spark, store, part, names, older, native_way, choose))
-            continue
-        if way != "auto":
+    odd = {file.label: reason for file in plan.files if (reason := find_odd(file))}
+    usual = replace(plan, files=tuple(file for file in plan.files if file.label not in odd))
+    through_arrow = [file for file in plan.files if file.label in odd]
+    parts = _by_schema(usual, names)
+    for older, part in parts:
+        if older.reading.rebuilt:
             name = next(iter(older.reading.rebuilt))
-            raise InvalidInputError(
-                f"Cannot read {plan.layout.name!r} natively: field {name!r} has another form in "
-                f"files of schema {older.number}.",
-                hint="Leave 'way' out.",
-            )
-        through_arrow += part.files
+            reason = f"field {name!r} has another form in files of schema {older.number}"
+            odd |= dict.fromkeys((file.label for file in part.files), reason)
+            through_arrow += part.files
+    if odd and way != "auto":
+        raise InvalidInputError(
+            f"Cannot read {plan.layout.name!r} natively: {next(iter(odd.values()))}.",
+            hint="Leave 'way' out.",
+        )
+    native_way = _native_way(way)
+    frames = [
+        read_natively(spark, store, part, names, older, native_way, choose)
+        for older, part in parts
+        if not older.reading.rebuilt
+    ]
     if through_arrow:
         arrow_part = replace(plan, files=tuple(through_arrow))
         frames.append(read_through_arrow(spark, store, arrow_part, names, struct_of(plan, names)))
-    return reduce(lambda one, other: one.union(other), frames)
+    union = reduce(lambda one, other: one.union(other), frames)
+    if not through_arrow or len(frames) == 1:
+        return union
+    return hinted(union, size_of(store, plan))
 
 
 def _native_way(way: Way) -> NativeWay | None:

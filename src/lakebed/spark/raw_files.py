@@ -16,7 +16,7 @@ from lakebed.common.grouping import balanced_groups
 from lakebed.errors import FormatError
 from lakebed.model.arrow_types import schema_from_arrow
 from lakebed.spark.session import default_parallelism
-from lakebed.spark.travel import in_tasks
+from lakebed.spark.sized_tasks import in_sized_tasks
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _frame(
                     yield from read(file_id, file)
 
     numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
-    return in_tasks(numbers, run, schema)
+    return in_sized_tasks(numbers, run, schema, sum(sizes.values()))
 
 
 def _line_batches(file_id: str, file: StoredFile) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.plan.plan import Scan
 from lakebed.spark.planned_files import files_table, planned_files
-from lakebed.spark.travel import in_tasks
+from lakebed.spark.sized_tasks import in_sized_tasks
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -33,14 +33,32 @@ def read_through_arrow(
     """Return some columns of a plan, read by `mapInArrow`.
 
     Tasks receive files as rows, so each task receives only its own, for any number of files.
+
+    Cost:
+        One GET for each segment of the file table, unless the process has read it before.
     """
     if find_reader(plan.layout.descriptor.format) is not None:
         # Here, since tasks do not have the file table.
         plan = replace(plan, files=with_recorded(store, plan.file_table, plan.files))
-    files, count = spark.createDataFrame(files_table(plan.files)), len(plan.files)
-    if count > _FEW_FILES:
-        files = files.repartition(min(-(-count // _FILES_A_TASK), _MOST_TASKS))
-    return in_tasks(files, reading_task(store, plan, names), schema)
+    count = len(plan.files)
+    return in_sized_tasks(
+        spark.createDataFrame(files_table(plan.files)),
+        reading_task(store, plan, names),
+        schema,
+        size_of(store, plan),
+        task_count=min(-(-count // _FILES_A_TASK), _MOST_TASKS) if count > _FEW_FILES else None,
+    )
+
+
+def size_of(store: Store, plan: Scan) -> int | None:
+    """Return the bytes of a plan's files; None if the size of one is not recorded, as of another tool's.
+
+    Cost:
+        One GET for each segment of the file table, unless the process has read it before.
+    """
+    files = with_recorded(store, plan.file_table, plan.files)
+    sizes = [file.recorded.size_bytes for file in files if file.recorded is not None]
+    return sum(sizes) if len(sizes) == len(files) else None
 
 
 def reading_task(
@@ -69,4 +87,4 @@ def to_spark_types(table: pa.Table) -> pa.Table:
     return table
 
 
-__all__ = ["read_through_arrow", "reading_task", "to_spark_types"]
+__all__ = ["read_through_arrow", "reading_task", "size_of", "to_spark_types"]
