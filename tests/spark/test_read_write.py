@@ -554,13 +554,14 @@ def test_the_default_path_uses_public_pyspark_api_alone():
 
     # Each where the session has them, and not without: what the optimizer knows of a plan, which
     # files its filters leave, the description of a job, an accumulator that tells of progress, the
-    # hosts of executors, for whoever looks for what they lack, and days that the zone of the JVM
-    # skips.
+    # hosts of executors, for whoever looks for what they lack, days that the zone of the JVM skips,
+    # and the size of what tasks read, for the planner of joins.
     assert found == [
         "accumulated.py",
         "few.py",
         "pruned_files.py",
         "session.py",
+        "sized_tasks.py",
         "uncertain_dates.py",
         "worker_report.py",
     ]
