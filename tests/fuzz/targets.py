@@ -51,7 +51,7 @@ from lakebed.model.sql_predicates import parse_sql
 from lakebed.model.sql_terms import parse_term
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.pipeline.declaration import read_pipeline
-from lakebed.sql.asking import tables_of
+from lakebed.sql.asking import tables_of, tree_of
 from lakebed.state import file_table, history, published, runs, sources
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.state.reservation import decode_record
@@ -991,7 +991,7 @@ def _sql(data: bytes) -> None:
     """Run a statement that changes something as a dry run; of a query, only parse it."""
     text = text_of(data)
     if head_of(text) is None:
-        tables_of(text)
+        tables_of(tree_of(text))
         return
     small_repository().sql(text, dry_run=True)
 
