@@ -8,6 +8,7 @@ import decimal
 import functools
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,7 @@ _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.Decimal
 
 # Decimals keep their digits; a double is made from them where the field is one.
 _decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -58,6 +60,15 @@ def is_cut_object(data: bytes) -> bool:
     """
     if not data.lstrip().startswith(b"{"):
         return False
+    # The decoder also says of a half of a surrogate pair, near the end, that the text ends early.
+    return _is_truncated(data) and _is_truncated(_without_surrogates(data))
+
+
+def _without_surrogates(data: bytes) -> bytes:
+    return _SURROGATE.sub(rb"\\u0041", data)
+
+
+def _is_truncated(data: bytes) -> bool:
     try:
         _decoder.decode(data)
     except msgspec.MsgspecError as exc:
@@ -159,7 +170,7 @@ class DocumentReader:
         try:
             values = msgspec.structs.astuple(self._decoder.decode(data))
         except _BAD_JSON as exc:
-            raise _no_json(exc) from exc
+            raise _no_json(exc, data) from exc
         return {
             field.name: self._converted(_decode(raw), field)
             for field, raw in zip(self._fields, values, strict=True)
@@ -230,11 +241,13 @@ def _decode(data: bytes | msgspec.Raw) -> Any:
     try:
         return _decoder.decode(data)
     except _BAD_JSON as exc:
-        raise _no_json(exc) from exc
+        raise _no_json(exc, data) from exc
 
 
-def _no_json(cause: Exception) -> SchemaMismatchError:
-    if isinstance(cause, RecursionError):
+def _no_json(cause: Exception, data: bytes | msgspec.Raw) -> SchemaMismatchError:
+    if "truncated" in str(cause) and not _is_truncated(_without_surrogates(bytes(data))):
+        reason = "a text has half of a surrogate pair"
+    elif isinstance(cause, RecursionError):
         reason = "it is nested too deep"
     elif isinstance(cause, decimal.DecimalException):
         reason = "a number is out of range"

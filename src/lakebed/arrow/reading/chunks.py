@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.files import Line, RawFile, lines_of
 from lakebed.arrow.reading.unknown import Ignored
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, SchemaMismatchError
 
 _LINES_PER_CHUNK = 1_024
 _CHUNK_BYTES = 4 * 2**20
@@ -34,6 +34,7 @@ class Reject:
         hint: Remedy for the user.
         kind: Extent of the reject.
         row_count: Rows of a whole file; None where they cannot be counted.
+        is_unknown: True if the dataset lacks a field of the line.
     """
 
     reason: str
@@ -42,6 +43,7 @@ class Reject:
     hint: str = ""
     kind: RejectKind = "line"
     row_count: int | None = None
+    is_unknown: bool = False
 
 
 class Chunk(ABC):
@@ -141,10 +143,11 @@ class LineChunk(Chunk):
     def reject(self, cause: InvalidInputError) -> Reject:
         """Return the only row as a reject."""
         (line,) = self._lines
+        is_unknown = isinstance(cause, SchemaMismatchError) and cause.unknown is not None
         if line.is_open and self._is_cut(line.data):
             reason = f"The file ends inside of this line: {cause.message}"
-            return Reject(reason, line.number, line.data, _LOOK, "rest")
-        return Reject(cause.message, line.number, line.data, cause.hint)
+            return Reject(reason, line.number, line.data, _LOOK, "rest", is_unknown=is_unknown)
+        return Reject(cause.message, line.number, line.data, cause.hint, is_unknown=is_unknown)
 
 
 def grouped(
@@ -176,12 +179,23 @@ def unread(line: Line) -> Reject:
 def text_lines(file: RawFile) -> Iterator[Line]:
     """Yield the lines of a text without a byte order mark."""
     for line in lines_of(file):
-        if line.number == 1 and line.data.startswith(_BOM):
-            yield replace(line, data=line.data.removeprefix(_BOM))
-        else:
-            yield line
+        yield replace(line, data=without_mark(line.data)) if line.number == 1 else line
 
 
-def without_blanks(lines: Iterable[Line]) -> Iterator[Line]:
-    """Leave out blank lines."""
-    return (line for line in lines if line.problem or line.data.strip())
+def without_mark(data: bytes) -> bytes:
+    """Return the begin of a text without a byte order mark."""
+    return data.removeprefix(_BOM)
+
+
+def without_blanks(lines: Iterable[Line], delimiter: bytes = b"") -> Iterator[Line]:
+    """Leave out blank lines; see `is_blank`."""
+    return (line for line in lines if line.problem or not is_blank(line.data, delimiter))
+
+
+def is_blank(line: bytes, delimiter: bytes = b"") -> bool:
+    r"""Return whether a line holds no more than white space, and no delimiter of cells.
+
+    >>> is_blank(b" \t\r"), is_blank(b" \t\r", b"\t")
+    (True, False)
+    """
+    return not line.strip() and not (delimiter and delimiter in line)

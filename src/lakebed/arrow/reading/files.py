@@ -706,37 +706,37 @@ def lines_of(file: RawFile) -> Iterator[Line]:
     pending: list[bytes] = []
     pending_bytes, number, is_cut = 0, 1, False
     try:
-        for chunk in _chunks(file):
+        for chunk in pieces_of(file):
             *whole, tail = chunk.split(b"\n")
             for data in whole:
-                problem = _TOO_LONG if is_cut else ""
+                problem = TOO_LONG if is_cut else ""
                 yield Line(number, b"".join([*pending, data]), problem)
                 pending, pending_bytes, is_cut = [], 0, False
                 number += 1
             pending.append(tail)
             pending_bytes += len(tail)
             if pending_bytes > MAX_LINE_BYTES:
-                yield Line(number, b"".join(pending), _TOO_LONG)
+                yield Line(number, b"".join(pending), TOO_LONG)
                 pending, pending_bytes, is_cut = [], 0, True
-    except _DamageError as exc:
+    except DamageError as exc:
         yield Line(number, b"".join(pending), str(exc), is_rest=True)
         return
     if pending_bytes:
-        yield Line(number, b"".join(pending), _TOO_LONG if is_cut else "", is_open=True)
+        yield Line(number, b"".join(pending), TOO_LONG if is_cut else "", is_open=True)
 
 
-_TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pieces."
+TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pieces."
 
 
-class _DamageError(Exception):
+class DamageError(Exception):
     """A compressed file does not decode from this point on."""
 
 
-def _chunks(file: RawFile) -> Iterator[bytes]:
+def pieces_of(file: RawFile) -> Iterator[bytes]:
     """Yield the bytes of a file that can be read before any damage."""
     good = 0
     if file.codec is not None and not file.size_bytes and file.location != STDIN:
-        raise _DamageError("The file is empty: compressed text has at least a header.")
+        raise DamageError("The file is empty: compressed text has at least a header.")
     try:
         with file.open() as stream:
             while chunk := stream.read(_CHUNK_BYTES):
@@ -751,7 +751,7 @@ def _chunks(file: RawFile) -> Iterator[bytes]:
     last = b"".join(_bytes_after(file.open, good))
     if last:
         yield last
-    raise _DamageError(
+    raise DamageError(
         f"The file is damaged after {good + len(last):,} bytes of text: {cause}. "
         "The rest could not be read."
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakebed.arrow.reading.binary import AvroRowsReader, ParquetReader
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
-from lakebed.arrow.reading.csv import CsvReader
+from lakebed.arrow.reading.csv_blocks import CsvBlockReader
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
 from lakebed.arrow.reading.level_columns import LevelReader
 from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
@@ -46,7 +46,7 @@ def _open_plain(
 ) -> FormatReader:
     match format:
         case "csv":
-            return CsvReader(descriptor, csv, unknown)
+            return CsvBlockReader(descriptor, csv, unknown)
         case "json":
             return JsonReader(descriptor, unknown)
         case "submissions":

@@ -385,7 +385,7 @@ def _add(
             if row is None:
                 waiting += reversed(part.halves())
             else:
-                rejects.add(file, part.part(row, row + 1).reject(exc), cause=exc)
+                rejects.add(file, part.part(row, row + 1).reject(exc))
                 around = (part.part(row + 1, len(part)), part.part(0, row))
                 waiting += [piece for piece in around if len(piece)]
         else:
@@ -433,7 +433,7 @@ class _RejectWriter:
         self.unknown_count = 0
         self.first_reason = ""
 
-    def add(self, file: RawFile, reject: Reject, *, cause: InvalidInputError | None = None) -> None:
+    def add(self, file: RawFile, reject: Reject) -> None:
         self._rows.append(
             {
                 "reason": reject.reason,
@@ -449,7 +449,7 @@ class _RejectWriter:
         self.count += 1
         self.of_file[reject.kind] += 1
         self.first_reason = self.first_reason or reject.reason
-        self.unknown_count += isinstance(cause, SchemaMismatchError) and cause.unknown is not None
+        self.unknown_count += reject.is_unknown
         if self._row_bytes >= _REJECT_BYTES:
             self.flush()
 

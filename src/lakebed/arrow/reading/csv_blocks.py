@@ -1,0 +1,290 @@
+"""CSV by blocks: Arrow's parser reads whole blocks, where the lines of its rows are certain."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from lakebed.arrow.reading.blocks import (
+    Block,
+    BlockSource,
+    LineParser,
+    ParsedRows,
+    Records,
+    count_newlines,
+    newlines_of,
+    settle,
+)
+from lakebed.arrow.reading.chunks import Chunk, Reject, grouped, is_blank, without_blanks
+from lakebed.arrow.reading.csv import (
+    MAX_RECORD_BYTES,
+    ROWS_PER_CHUNK,
+    CsvParser,
+    CsvReader,
+    ends_in_quotes,
+    join_records,
+    open_text,
+    to_timestamps,
+)
+from lakebed.arrow.reading.csv_texts import (
+    blank_lines,
+    cast_texts,
+    ends_of_records,
+    has_plain_form,
+    is_utf8,
+)
+from lakebed.arrow.reading.files import Line, RawFile
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.schema import Kind, Primitive
+
+
+class CsvBlockReader(CsvReader):
+    """Reads CSV by blocks."""
+
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        """Yield the content of a file, in order."""
+        source = BlockSource(file)
+        block = source.next()
+        end = -1 if block is None else block.data.find(b"\n")
+        if block is None or end < 0 or self._is_odd_header(block.data[:end]):
+            yield from super().chunks(file)
+            return
+        names = self._names(Line(block.first_number, block.data[:end]))
+        if self._options.has_header:
+            block = block.beginning_at(end + 1, 1)
+        parse = _BlockParser(names, self._descriptor, self._options, self._unknown)
+        while block is not None:
+            rest_bytes = yield from self._read(block, parse, source)
+            block = source.next(at_least=rest_bytes)
+
+    def _is_odd_header(self, line: bytes) -> bool:
+        """Return whether a first line may be more or less than the first record."""
+        return b"\r" in line[:-1] or ends_in_quotes(line, self._separator, inside=False)
+
+    @property
+    def _separator(self) -> bytes:
+        return self._options.delimiter.encode()
+
+    def _read(
+        self, block: Block, parse: _BlockParser, source: BlockSource
+    ) -> Generator[Chunk | Reject, None, int]:
+        """Yield a block's rows and rejects; return the number of bytes that the next block begins with."""
+        read = parse.read_block(block)
+        if read is None:
+
+            def following() -> Iterator[Line]:  # a record may go on in the next block
+                after = source.next()
+                return iter(()) if after is None else after.lines()
+
+            records = join_records(block.lines(), self._separator, following)
+            is_one = len(parse.names) == 1  # where an empty line is a null
+            lines = records if is_one else without_blanks(records, self._separator)
+            yield from grouped(lines, parse, parse.is_cut, ROWS_PER_CHUNK)
+            return 0
+        if read.used_bytes < len(block.data):
+            source.give_back(block, read.used_bytes)
+        yield from settle(read.parsed, Records(block, read.ends), parse.judge)
+        return len(block.data) - read.used_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadBlock:
+    """The rows of a block.
+
+    Attributes:
+        parsed: The rows, and the records in question.
+        used_bytes: Size of its records; the rest begins the next block.
+        ends: Positions of the newlines that end its records; None if each line is one.
+    """
+
+    parsed: ParsedRows
+    used_bytes: int
+    ends: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """What Arrow has read of some bytes.
+
+    Attributes:
+        rows: Rows for the dataset.
+        others: Columns that the dataset lacks, of the same rows.
+        ragged: Numbers, from 1 on, of rows with another number of cells, which are left out.
+        is_good: Mask of the remaining rows, by what is in `rows`; None for all.
+    """
+
+    rows: pa.RecordBatch
+    others: pa.Table
+    ragged: list[int] = field(default_factory=list)
+    is_good: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of rows that Arrow found."""
+        kept = self.rows.num_rows if self.is_good is None else len(self.is_good)
+        return int(kept) + len(self.ragged)
+
+
+class _BlockParser(CsvParser):
+    """The parser of lines, which reads blocks by the same options."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._separator = self._options.delimiter.encode()
+        self._ragged: list[int] = []
+        self._splitting = pacsv.ParseOptions(
+            delimiter=self._options.delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=len(self._names) > 1,
+            invalid_row_handler=self._note_ragged,
+        )
+        self._as_text = pacsv.ConvertOptions(
+            column_types=dict.fromkeys(self._names, pa.string()),
+            null_values=self._converting.null_values,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self._names
+
+    @property
+    def judge(self) -> LineParser:
+        """The judge of lines in question."""
+        is_one = len(self._names) == 1
+        return LineParser(
+            parse=self,
+            is_cut=self.is_cut,
+            is_blank=lambda line: not is_one and is_blank(line, self._separator),
+        )
+
+    def read_block(self, block: Block) -> _ReadBlock | None:
+        """Read a block; None if it is to be read by lines."""
+        data = block.data
+        if not data or block.after is not None or not is_utf8(data):
+            return None  # Arrow's handler of ragged rows fails where they are not UTF-8
+        if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+            return None
+        cells, line_count = self._read_typed(data), count_newlines(data)
+        ends, used_bytes = None, len(data)
+        # Each row ends at a newline outside of quotes. So if there are as many rows as newlines, every
+        # line is a record, except for the last one, whose quote may be open.
+        if b'"' in data and (
+            cells is None or cells.count != line_count or self._is_last_open(data)
+        ):
+            ends = ends_of_records(data, self._separator)
+            if ends is None or not len(ends):
+                return None
+            used_bytes = int(ends[-1]) + 1
+            sizes = np.diff(ends, prepend=-1, append=len(data))
+            if sizes.max() > MAX_RECORD_BYTES or (used_bytes < len(data) and block.is_open):
+                return None
+            if used_bytes < len(data) or cells is None or len(ends) < line_count:
+                cells = self._read_typed(data[:used_bytes])
+        if cells is None:
+            cells = self._read_as_text(data[:used_bytes])
+        parsed = None if cells is None else self._place(cells, data[:used_bytes], ends)
+        if parsed is None:
+            return None
+        return _ReadBlock(parsed=parsed, used_bytes=used_bytes, ends=ends)
+
+    def _is_last_open(self, data: bytes) -> bool:
+        """Return whether the last line ends in quotes, if it begins a record."""
+        start = data.rfind(b"\n", 0, -1) + 1
+        line = data[start:-1]
+        return b'"' in line and ends_in_quotes(line, self._separator, inside=False)
+
+    def _place(self, cells: _Cells, data: bytes, ends: np.ndarray | None) -> ParsedRows | None:
+        """Return rows with the numbers of their records; None if some rows are not records."""
+        left_out = {
+            name: column.is_valid().to_numpy()
+            for name, column in zip(cells.others.column_names, cells.others.columns, strict=True)
+            if column.null_count < len(column)
+        }
+        record_count = count_newlines(data) if ends is None else len(ends)
+        numbers = np.arange(cells.count)
+        if cells.count != record_count:
+            if len(self._names) == 1:
+                return None
+            is_empty = blank_lines(data, newlines_of(data) if ends is None else ends)
+            numbers = np.flatnonzero(~is_empty)
+            if cells.count != len(numbers):
+                return None
+        elif not cells.ragged and cells.is_good is None:
+            return ParsedRows(rows=cells.rows, left_out=left_out)
+        is_row = np.ones(cells.count, bool)
+        is_row[[number - 1 for number in cells.ragged]] = False
+        if cells.is_good is not None:
+            is_row[np.flatnonzero(is_row)[~cells.is_good]] = False
+        return ParsedRows(
+            rows=cells.rows,
+            records=numbers[is_row],
+            in_question=numbers[~is_row].tolist(),
+            left_out=left_out,
+        )
+
+    def _note_ragged(self, row: Any) -> str:
+        self._ragged.append(row.number)
+        return "skip"
+
+    def _table_of(self, data: bytes, converting: pacsv.ConvertOptions) -> pa.Table:
+        self._ragged = []
+        text = open_text(data)
+        return pacsv.read_csv(text, self._reading, self._splitting, converting).combine_chunks()
+
+    def _read_typed(self, data: bytes) -> _Cells | None:
+        """Return the rows of a block; None if a text is not of its type."""
+        try:
+            table = self._table_of(data, self._converting)
+            columns = [self._typed(table, name) for name in self._known]
+            rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
+        except (pa.ArrowException, SchemaMismatchError):
+            return None
+        others = table.select(self._others)
+        if self._unknown == "keep" and any(c.null_count < len(c) for c in others.columns):
+            return None
+        return _Cells(rows=rows, others=others, ragged=self._ragged)
+
+    def _typed(self, table: pa.Table, name: str) -> pa.Array:
+        column = _only_chunk(table, name)
+        is_instant = self._types[name] == Primitive(Kind.TIMESTAMP)
+        return to_timestamps(column) if is_instant else column
+
+    def _read_as_text(self, data: bytes) -> _Cells | None:
+        """Return the rows whose texts have a plain form, and a mask of them."""
+        try:
+            table = self._table_of(data, self._as_text)
+        except pa.ArrowException:
+            return None
+        is_good = np.ones(table.num_rows, bool)
+        for name in self._known:
+            is_good &= has_plain_form(table.column(name), self._types[name])
+        for name in self._required:
+            is_good &= table.column(name).is_valid().to_numpy()
+        for name in self._others if self._unknown == "keep" else ():
+            is_good &= table.column(name).is_null().to_numpy()
+        if table.num_rows and not is_good.any():
+            return None
+        kept = table.filter(pa.array(is_good)).combine_chunks()
+        try:
+            columns = [
+                cast_texts(_only_chunk(kept, name), self._types[name]) for name in self._known
+            ]
+            rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
+        except (pa.ArrowException, SchemaMismatchError):
+            return None
+        return _Cells(
+            rows=rows, others=kept.select(self._others), ragged=self._ragged, is_good=is_good
+        )
+
+
+def _only_chunk(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

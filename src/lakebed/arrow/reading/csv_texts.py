@@ -1,0 +1,118 @@
+"""Texts of CSV: cells that Arrow's parser and its casts read alike, and the ends of records."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.arrow.reading.blocks import NEWLINE, newlines_of
+from lakebed.arrow.reading.csv import to_timestamps
+from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.schema import TEXT, Decimal, Kind, Primitive, Type
+
+_QUOTE, _RETURN = ord('"'), ord("\r")
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
+_NUMBER = "-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?"
+# Arrow's CSV parser and its casts differ in others, such as blanks around a number.
+_PLAIN_FORMS = {
+    Kind.BOOLEAN: "true|false",
+    Kind.INT: "0|-?[1-9][0-9]{0,8}",
+    Kind.LONG: "0|-?[1-9][0-9]{0,17}",
+    Kind.UNSIGNED_LONG: "0|[1-9][0-9]{0,18}",
+    Kind.FLOAT: _NUMBER,
+    Kind.DOUBLE: _NUMBER,
+    Kind.DATE: _DAY,
+    Kind.TIMESTAMP: f"{_DAY}[T ]{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?",
+    Kind.TIMESTAMP_NTZ: f"{_DAY}[T ]{_CLOCK}",
+}
+_WITH_DAYS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
+
+
+def is_utf8(data: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
+    ends = pa.py_buffer(np.array([0, len(data)], np.int32))
+    try:
+        text = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def ends_of_records(data: bytes, delimiter: bytes) -> np.ndarray | None:
+    """Return the positions of the newlines that end records; None if some quote is unusual.
+
+    Usual is a quote after a delimiter or newline, one before them, and a pair between these, as in
+    RFC 4180.
+    """
+    array = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(array == _QUOTE)
+    opening, closing = quotes[0::2], quotes[1::2]
+    if len(delimiter) != 1:
+        return None
+    around = np.array([NEWLINE, *delimiter], np.uint8)
+    follows_closing = np.zeros(len(opening), bool)  # both stand for a quote in the cell
+    follows_closing[1:] = opening[1:] - 1 == closing[: len(opening) - 1]
+    if not np.all(np.isin(array[opening - 1], around) | follows_closing | (opening == 0)):
+        return None
+    after = array[np.minimum(closing + 1, len(array) - 1)]
+    precedes_opening = np.zeros(len(closing), bool)
+    count = min(len(closing), len(opening) - 1)
+    precedes_opening[:count] = opening[1 : count + 1] - 1 == closing[:count]
+    if not np.all(np.isin(after, np.append(around, _RETURN)) | precedes_opening):
+        return None
+    newlines = newlines_of(data)
+    return np.asarray(newlines[np.searchsorted(quotes, newlines) % 2 == 0])
+
+
+def blank_lines(data: bytes, ends: np.ndarray) -> np.ndarray:
+    """Return a mask of the records that are empty lines."""
+    array = np.frombuffer(data, np.uint8)
+    lengths = np.diff(ends, prepend=-1) - 1
+    return np.asarray((lengths == 0) | ((lengths == 1) & (array[ends - 1] == _RETURN)))
+
+
+def has_plain_form(texts: pa.ChunkedArray, kind: Type) -> np.ndarray:
+    """Return a mask of the texts that a cast takes as Arrow's CSV parser does; null is one."""
+    if kind == TEXT:
+        return np.ones(len(texts), bool)
+    if isinstance(kind, Decimal):
+        form = _plain_form_of(kind)
+    else:
+        assert isinstance(kind, Primitive)
+        form = _PLAIN_FORMS[kind.kind]
+    fits = pc.match_substring_regex(texts, f"^({form})$")
+    if isinstance(kind, Primitive) and kind.kind in _WITH_DAYS:
+        days = pc.utf8_slice_codeunits(texts, 0, 10)
+        real = [day for day in days.unique().to_pylist() if day is not None and _is_day(day)]
+        fits = pc.and_(fits, pc.is_in(days, pa.array(real, pa.string())))
+    return np.asarray(pc.fill_null(fits, pa.scalar(True)).to_numpy())  # noqa: FBT003 - a value
+
+
+def _plain_form_of(kind: Decimal) -> str:
+    digits = kind.precision - kind.scale
+    whole = f"[0-9]{{1,{digits}}}" if digits else "0"
+    return f"-?{whole}([.][0-9]{{1,{kind.scale}}})?" if kind.scale else f"-?{whole}"
+
+
+def _is_day(text: str) -> bool:
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def cast_texts(texts: pa.Array, kind: Type) -> pa.Array:
+    """Return texts of a plain form as values.
+
+    Raises:
+        pa.ArrowInvalid: A text is out of range.
+    """
+    if kind == Primitive(Kind.TIMESTAMP):
+        return to_timestamps(texts)
+    return texts.cast(type_to_arrow(kind))

@@ -1,0 +1,115 @@
+"""The law of reading by blocks: rows, types, rejects, line numbers and order are those of lines."""
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+from nasty_files import FLAT, NastyFiles, nasty_files
+from reading_twice import files_in, open_block_reader, open_line_reader, read_file
+
+from lakebed import CsvOptions
+from lakebed.arrow.documents import is_cut_object
+from lakebed.arrow.reading.files import find_files
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import Field, Schema
+
+FORMATS = ("csv",)
+# Blocks of a few lines, and one for the whole file.
+SIZES = (1, 40, 200, 1_000, 4 * 2**20)
+
+
+def check_seed(
+    folder: Path, file_format: str, seed: int, patch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    """Compare both readers on the files of a seed; return the number of rows and rejects."""
+    given = nasty_files(file_format, seed)
+    files = files_in(folder, file_format, given)
+    by_lines = open_line_reader(file_format, given)
+    share = (0, 7)[seed % 2]
+    expected = [read_file(by_lines, file, share) for file in files]
+    for size in (SIZES[seed % 4], SIZES[4]):
+        patch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size)
+        by_blocks = open_block_reader(file_format, given)
+        for file, one in zip(files, expected, strict=True):
+            found = read_file(by_blocks, file, share)
+            for part in ("error", "rejects", "rows", "schema", "ignored"):
+                assert getattr(found, part) == getattr(one, part), (seed, size, file.location, part)
+    for file in files:
+        Path(file.location).unlink()
+    return sum(len(one.rows) for one in expected), sum(len(one.rejects) for one in expected)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_blocks_give_the_rows_and_rejects_of_lines(
+    file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = int(os.environ.get("LAKEBED_NASTY_FILES", "150"))
+
+    totals = [check_seed(tmp_path, file_format, seed, monkeypatch) for seed in range(count)]
+
+    rows, rejects = (sum(part) for part in zip(*totals, strict=True))
+    assert rows > 10 * count
+    assert rejects > count
+
+
+def read_lines(
+    folder: Path, content: bytes, schema: str, delimiter: str = ","
+) -> tuple[list[str], list[int]]:
+    """Return the rows of a CSV file as texts, and the numbers of the rejected lines."""
+    path = folder / "rows.csv"
+    path.write_bytes(content)
+    fields = tuple(Field(name=name, type=FLAT[name]) for name in schema.split())
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields)),
+        csv=CsvOptions(delimiter=delimiter),
+        unknown="reject",
+        contents={},
+    )
+    _, files = find_files([str(path)], "csv")
+    read = read_file(open_block_reader("csv", given), files[0], refused_share=2)
+    also = read_file(open_line_reader("csv", given), files[0], refused_share=2)
+    assert (read.rows, read.rejects) == (also.rows, also.rejects)
+    whole = read_file(open_block_reader("csv", given), files[0])
+    return whole.rows, [reject.line_number for reject in read.rejects]
+
+
+def test_a_row_of_empty_cells_is_a_row_in_a_file_of_tabs(tmp_path: Path) -> None:
+    rows, _ = read_lines(tmp_path, b"s\tl\nx\t1\n\t\n \nz\t2\n", "s l", "\t")
+
+    assert rows == ["('x', '1')", "('None', 'None')", "('z', '2')"]
+
+
+def test_rows_after_a_lone_carriage_return_keep_the_numbers_of_their_lines(tmp_path: Path) -> None:
+    content = b"l,s\n" + b"1,a\r2,b\n" + b"".join(b"%d,c\n" % n for n in range(3, 40))
+
+    rows, rejected = read_lines(tmp_path, content, "l s")
+
+    values = content.replace(b"\r", b"\n").split(b"\n")[1:-1]
+    assert rows == [str(tuple(value.decode().split(","))) for value in values]
+    lines = content.split(b"\n")
+    refused = [
+        number
+        for number, line in enumerate(lines[1:-1], 2)
+        for part in line.split(b"\r")
+        if zlib.crc32(str(tuple(part.decode().split(","))).encode()) % 2 == 0
+    ]
+    assert rejected == refused
+
+
+def test_a_mark_of_byte_order_within_a_file_stays_in_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", 1)
+
+    rows, _ = read_lines(tmp_path, "\ufeffs,l\n\ufeffa,1\n\ufeffb,2\n".encode(), "s l")
+
+    assert rows == ["('\\ufeffa', '1')", "('\\ufeffb', '2')"]
+
+
+def test_half_of_a_surrogate_pair_is_a_bad_line_and_no_cut_file() -> None:
+    document = b'{"s":"\\ud800"}'
+
+    assert not is_cut_object(document)
+    assert is_cut_object(document[:-1])
+    assert is_cut_object(document[:-2])
