@@ -94,6 +94,22 @@ def test_double_quotes_around_the_name_of_a_column_are_refused() -> None:
     assert parse_sql('s = \'"s"\' -- "s"', TYPES) == Comparison("s", Op.EQ, '"s"')
 
 
+# All that sqlglot reads as types; Spark's own, or refused by Spark by this name.
+_TYPES = """
+    BIGINT BINARY BIT BLOB BOOLEAN BYTEA DATE DATETIME DECIMAL(9,2) DOUBLE FLOAT HUGEINT INET INT INTERVAL
+    JSONB LONG LONGTEXT MEDIUMBLOB SHORT SMALLINT STRING TIME TIME(6) TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ
+    TIMETZ TINYINT UINT UUID VARBINARY VARCHAR(3) VARIANT VOID ARRAY<TIME> MAP<STRING,UUID> STRUCT<a:TIME>
+""".split()
+
+
+@pytest.mark.parametrize("name", _TYPES)
+def test_each_type_is_written_as_a_text_that_is_read_back(name: str) -> None:
+    """What Spark gets is this text: a TIME that became a TIMESTAMP would be another value."""
+    (tree,) = parse(f"SELECT CAST(x AS {name})")
+
+    assert parse(to_text(tree)) == [tree]
+
+
 # Without the control characters for which sqlglot and Spark have no common sequence.
 _TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from("\n\t\\'\"%_r`-"))
 

@@ -80,6 +80,7 @@ def quoted_words(text: str) -> Iterator[str]:
 def _dialect() -> Any:
     # Imported on first use: it takes a quarter of a second, which only SQL texts should cost.
     from sqlglot.dialects.databricks import Databricks
+    from sqlglot.generators.databricks import DatabricksGenerator
 
     class LakebedSql(Databricks):
         """Spark's dialect with the statements of Delta."""
@@ -92,6 +93,17 @@ def _dialect() -> Any:
                 word: token
                 for word, token in Databricks.Tokenizer.KEYWORDS.items()
                 if word != "MATCH_RECOGNIZE"
+            }
+
+        class Generator(DatabricksGenerator):
+            """Writes trees."""
+
+            # Types by the names that Spark has for them. Others keep their own, which Spark knows or
+            # refuses: sqlglot would write TIME as TIMESTAMP, and UUID as STRING.
+            TYPE_MAPPING: ClassVar = {
+                kind: name
+                for kind, name in DatabricksGenerator.TYPE_MAPPING.items()
+                if kind.name in ("NULL", "TEXT") or kind.name.startswith("TIMESTAMP")
             }
 
     return LakebedSql()

@@ -106,11 +106,19 @@ def type_of(node: exp.DataType) -> Type:
     kind = _KINDS.get(node.this.name)
     if kind is None or parts:
         raise refused(
-            f"type {to_text(node)}",
+            f"type {_type_name(node)}",
             "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "
             "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> and STRUCT<…>.",
         )
     return Primitive(kind)
+
+
+def _type_name(node: exp.DataType) -> str:
+    """Return a type as text; sqlglot writes some names without arguments as STRING or TIMESTAMP."""
+    text = to_text(node) if node.expressions else str(node.this.value)
+    if node.expressions and text.isidentifier():
+        return f"{text}({', '.join(map(to_text, node.expressions))})"
+    return text
 
 
 _KINDS = {
