@@ -32,12 +32,13 @@ from lakebed.state import (
     updates,
 )
 from lakebed.state.committing import Succession, Swaps
+from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_own_head
 from lakebed.state.reservation import Reservation
 from lakebed.state.tree import fold as folding
 from lakebed.state.tree import stored_folds
 from lakebed.state.tree.tree_root import Root
-from lakebed.store.base import delete_or_leave
+from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.memory import MemoryStore
 from lakebed.tables.delta.log import Log
 from lakebed.work import (
@@ -54,7 +55,15 @@ from lakebed.work import (
     staging,
 )
 from lakebed.work.ingest.quarantine import Quarantine
-from schedules.interleavings import Pair, failing_orders, orders, schedule_from, standing_orders
+from schedules.interleavings import (
+    Pair,
+    claimed_orders,
+    failing_orders,
+    killed_orders,
+    orders,
+    schedule_from,
+    standing_orders,
+)
 from schedules.play import Played, play, simulated
 from schedules.triples import Triple, orders_of_three
 from schedules.world import forget_setups
@@ -70,7 +79,9 @@ class Bug:
         name: What goes wrong.
         put: Function that puts it in.
         pairs: Pairs of verbs whose schedules are to find it: those without faults, after `!` those
-            with faults, after `~` those where the first one stands still.
+            with faults, after `~` those where the first one stands still, after `†` those where the
+            second one is killed within the first, after `‡` those where the first one is killed after
+            a claim.
     """
 
     name: str
@@ -130,6 +141,14 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug("a cached head is taken for the current one", "document: append | append")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "_get_if_changed", lambda *_, **__: None)
+
+
+take_out(
+    "a reader does not look for a claim",
+    Store,
+    "finish_claim",
+    "‡document: append | append_lost",
+)
 
 
 # --- The commit
@@ -350,6 +369,30 @@ def _(patch: pytest.MonkeyPatch) -> None:
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reader, "_is_unchanged", lambda *_: True)
+
+
+def reuse_an_earlier_look(patch: pytest.MonkeyPatch) -> None:
+    """Judge a new head by the old one as it was read before."""
+    find = reader._find
+    earlier: dict[tuple[Any, ...], Any] = {}
+
+    def noted(store: Any, *of: Any) -> Any:
+        earlier[id(store), *of] = found = find(store, *of)
+        return found
+
+    patch.setattr(reader, "_find", noted)
+    patch.setattr(
+        reader, "_find_beside", lambda store, name: earlier[id(store), name, HeadFormat.MSGPACK]
+    )
+
+
+@bug(
+    "an old head that was read before the new one proves it",
+    "†new: append | move_head#1",
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    reuse_an_earlier_look(patch)
+    patch.setattr(committing, "_is_valid", lambda _: True)
 
 
 @bug("a creator leaves what a hand-over may confirm", "document: move_head | drop | create")
@@ -667,14 +710,15 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- Looking for them
 
 
+WAYS = {"!": failing_orders, "~": standing_orders, "†": killed_orders, "‡": claimed_orders}
 PUT: Mapping[str, Put] = {one.name: one.put for one in BUGS}
 
 
 def schedules_of(one: Bug) -> Iterator[Played]:
     """Play the schedules that are to find a bug, those without faults first."""
     for text in one.pairs:
-        way = {"!": failing_orders, "~": standing_orders}.get(text[0], orders)
-        kind, _, verbs = text.lstrip("!~").partition(": ")
+        way = WAYS.get(text[0], orders)
+        kind, _, verbs = text.lstrip("".join(WAYS)).partition(": ")
         names = [verb.strip() for verb in verbs.split("|")]
         if len(names) == 3:
             yield from orders_of_three(Triple(kind, (names[0], names[1], names[2])))
@@ -716,6 +760,7 @@ def finds(one: Bug, text: str) -> Played:
 
 
 TEXTS: Mapping[str, str] = {
+    "a reader does not look for a claim": "document: append | append_lost ; - ; ann write 9 claimed",
     "the store skips the etag of a put": "document: append | append ; ann 1, bob 9",
     "the store creates what exists": "dropped: create+append | create ; ann 1, bob 3",
     "a conditional delete has no condition": "document: drop | drop+create ; ann 1",
@@ -740,6 +785,7 @@ TEXTS: Mapping[str, str] = {
     "a compaction trusts that its files are still live": "document: compact | overwrite ; ann 8",
     "a creator is told before it has the name": "dropped: create | create#0+append ; ann 1, bob 3",
     "two heads are compared that were not there at once": "document: move_head | drop+create | move_head ; ann 6",
+    "an old head that was read before the new one proves it": "new: append | move_head#1 ; ann 13 ; bob write 2 kill after",
     "a creator leaves what a hand-over may confirm": "document: move_head | drop | create ; ann 12, bob 6",
     "a drop takes any head": "document: drop | drop+create ; ann 1",
     "a hand-over removes the old head whatever it says": "document: move_head | append",

@@ -9,7 +9,7 @@ A schedule has a text, from which it can be played again:
 
     document: append | overwrite+read ; ann 5, bob 3 ; ann write 2 landed
 
-The kind of head, or `dropped` where there is none yet; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
+The kind of head, `new` where it has no commit, or `dropped` where there is none; verbs of actors, beside each other (`|`), of threads of one process (`&`), one after
 the other (`+`), with `#7` to draw other choices; before which of their turns actors give way; and
 what fails: the second write of ann, which lands, but is not answered. Who gives way lets the next
 one go on, and so does who has ended. `ann 5, bob 3, cyn, bob` names who goes on: cyn does until it
@@ -47,6 +47,7 @@ SETUPS = {
     "document": "begin_document append#9 append#4 append#8 overwrite#8 stage#2",
     "tree": "begin_tree append#9 append#4 append#8 overwrite#8 stage#2",
     "dropped": "begin_document append#9 drop",
+    "new": "begin_packed",
 }
 KINDS = ("document", "tree")
 SINGLE = (
@@ -325,6 +326,23 @@ def pairs(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterat
             yield Pair(kind, one, other)
 
 
+def moves(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
+    """Yield each verb beside a move of the head, of datasets with commits and without any."""
+    for first in verbs if "document" in kinds else ():
+        yield Pair("document", first, "move_head")
+        if first != "erase":  # which erases a row that is written at first
+            yield Pair("new", first, "move_head#1")
+
+
+def claims(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
+    """Yield each verb beside those that meet a claim which it has left: they look, or write."""
+    finders = ("append_lost", "append", "read", "cleanup", "drop+create", "move_head", "erase")
+    for kind in kinds:
+        for first, second in itertools.product(verbs, finders):
+            if "&" not in first:
+                yield Pair(kind, first, second)
+
+
 def threads(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SINGLE) -> Iterator[Pair]:
     """Yield each pair of verbs as threads of one process, with a reader beside them."""
     single = [verb for verb in verbs if "&" not in verb]
@@ -422,6 +440,44 @@ def failing_orders(pair: Pair) -> Iterator[Played]:
         ):
             fault = Fault(ann, number, "writes", kind, length, delay=delay)  # type: ignore[arg-type]
             yield switched(schedule, switch, faults=(fault,))
+
+
+def claimed_orders(pair: Pair) -> Iterator[Played]:
+    """Play a pair with the first one killed after each of its claims, and the second after that.
+
+    So nobody carries a claim out but the second one, when it looks or writes.
+    """
+    ann, _ = pair.actors
+    schedule = pair.schedule
+    writes = [call for call in play(schedule).calls if call.actor == ann]
+    writes = [call for call in writes if call.operation in WRITES]
+    for number, call in enumerate(writes):
+        if call.operation in ("replace", "delete_if_match"):
+            yield switched(schedule, faults=(Fault(ann, number, "writes", "claimed"),))
+
+
+def killed_orders(pair: Pair) -> Iterator[Played]:
+    """Play a pair with the second one killed after each of its writes, within the first.
+
+    So the first goes on beside what the other one has left half done since it looked.
+    """
+    ann, bob = pair.actors
+    schedule = pair.schedule
+    nth = 1
+    while True:
+        played = switched(schedule, Switch(ann, nth))
+        if played.turns[ann] <= nth:
+            return
+        between = [call for call in calls_between(played.calls, ann, nth) if call.actor == bob]
+        for number in range(sum(call.operation in WRITES for call in between)):
+            fault = Fault(bob, number, "writes", "kill after")
+            yield switched(schedule, Switch(ann, nth), faults=(fault,))
+        mine = {call.nth: call for call in played.calls if call.actor == ann}
+        while nth < played.turns[ann]:
+            call = mine.get(nth)
+            nth += 1
+            if call and any(do_conflict(call, other) for other in between):
+                break
 
 
 def standing_orders(pair: Pair) -> Iterator[Played]:

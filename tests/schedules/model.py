@@ -22,7 +22,7 @@ from lakebed.state.codec import to_document
 from lakebed.state.history import replay
 from lakebed.state.readable import protected_versions
 from lakebed.state.reader import read_head
-from lakebed.state.state import State
+from lakebed.state.state import State, is_one_dataset
 from lakebed.tables.delta.actions import path_of
 from lakebed.tables.delta.log import LiveFiles, Log
 from lakebed.tables.iceberg.homes import FilesBeside
@@ -146,6 +146,7 @@ class _Judge:
     def violations(self) -> list[Violation]:
         self.check_errors()
         self.check_drops()
+        self.check_moves()
         for attempt, key in self.world.live_deleted:
             self.say("nothing live is deleted", f"{key}: {attempt}")
         state, dataset = self.final()
@@ -199,6 +200,19 @@ class _Judge:
                 self.dropped.add(event.state.created_at)
             else:
                 self.say("a drop takes only the dataset that it has seen", event.attempt)
+
+    def check_moves(self) -> None:
+        """Check that a new head gets no commit while the old one exists."""
+        heads: dict[str, State] = {}
+        for event in self.world.events:
+            if not event.is_put:
+                heads.pop(event.key, None)
+                continue
+            heads[event.key] = state = event.state
+            for key, other in heads.items():
+                is_old = key != event.key and other.moves_to is state.head_format
+                if is_old and is_one_dataset(other, state) and state.version > other.version:
+                    self.say("no commit goes to a new head beside the old one", event.attempt)
 
     def final(self) -> tuple[State | None, lakebed.Dataset | None]:
         try:
@@ -436,7 +450,7 @@ class _Judge:
         """Return what a commit makes of the version before it."""
         intent, verb = attempt.intent, attempt.verb
         known = before
-        if verb in ("create", "begin_document", "begin_tree"):
+        if verb in ("create", "begin_document", "begin_tree", "begin_packed"):
             known = replace(known, index=frozenset(intent["index"]))
         if verb == "add_field":
             known = replace(known, fields=(*known.fields, intent["adds"]))

@@ -27,7 +27,11 @@ from schedules.interleavings import (
     KINDS,
     SINGLE,
     Pair,
+    claimed_orders,
+    claims,
     failing_orders,
+    killed_orders,
+    moves,
     orders,
     pairs,
     standing_orders,
@@ -46,6 +50,7 @@ _MEMORY = Memory()  # of a worker, for all that it plays
 NO_FAULT = "no fault: requests in another order"
 _CLASSES = {
     "interrupted": "thread interrupted before or after a request",
+    "killed after its claim": "process killed between a claim and what it claims, as on HDFS",
     "killed before": "process killed before a request",
     "killed after": "process killed after a request",
     "the answer is lost": "request carried out, answer lost",
@@ -67,6 +72,8 @@ WAYS = {
     "orders": Way("two verbs", pairs, orders),
     "faults": Way("two verbs, one of which has a fault", pairs, failing_orders),
     "standing": Way("two verbs, one of which stands still for days", pairs, standing_orders),
+    "killed": Way("a verb, and a move of the head that is killed within it", moves, killed_orders),
+    "claimed": Way("two verbs, one of which is killed after a claim", claims, claimed_orders),
     "threads": Way("two threads of a process, and a reader", threads, orders),
     "failing threads": Way(
         "two threads of a process with a fault, and a reader", threads, failing_orders

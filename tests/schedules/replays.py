@@ -128,7 +128,9 @@ def can_be_recalled(schedule: Schedule) -> bool:
     Threads of a process have more in common than the store.
     """
     processes = [part.process for part in schedule.parts]
-    return schedule.switches is not None and len(set(processes)) == len(processes)
+    has_claims = any(fault.kind == "claimed" for fault in schedule.faults)
+    is_alone = len(set(processes)) == len(processes) and not has_claims
+    return schedule.switches is not None and is_alone
 
 
 def _key_of(schedule: Schedule, actor: Actor) -> object:

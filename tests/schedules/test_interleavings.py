@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from schedules.bugs import PUT, put_in
+from schedules.bugs import PUT, TEXTS, put_in, reuse_an_earlier_look
 from schedules.interleavings import (
     SINGLE,
     Pair,
     TextError,
+    claimed_orders,
     failing_orders,
+    killed_orders,
     named,
     orders,
     schedule_from,
@@ -57,6 +59,8 @@ KEPT = (
     "document: move_head | move_head | drop+create ; ann 14, bob 6, cyn, bob",
     # A hand-over confirmed the new head of a dropped dataset beside that of one created meanwhile.
     "document: move_head | drop | create ; ann 12, bob 6",
+    # A drop came between the announcement of a move and the new head, whose writer then ended.
+    "new: append | move_head#1 | drop ; ann 14, bob 13, cyn, bob ; bob write 2 kill after",
     # What was created is found again after somebody has moved its head.
     "tree: drop+create | move_head ; - ; ann write 10 landed",
 )
@@ -109,6 +113,39 @@ def test_commit_that_its_own_raw_files_refuse_is_found(write: int) -> None:
     ends = [how for _, who, what, _, how in played.trace if (who, what) == ("ann", "ends")]
     assert ends == ["done"]
     assert not played.violations, str(played)
+
+
+@pytest.mark.parametrize("first", ["append", "drop"])
+def test_no_verb_breaks_a_rule_within_which_a_move_of_the_head_is_killed(first: str) -> None:
+    with simulated():
+        played = list(killed_orders(Pair("new", first, "move_head#1")))
+
+    failing = [one for one in played if one.violations]
+    assert not failing, tell(failing)
+    assert len(played) >= 20
+    assert all("kill after" in one.schedule.text for one in played)
+
+
+@pytest.mark.parametrize("kind", ["document", "tree"])
+@pytest.mark.parametrize("second", ["append_lost", "append", "drop+create"])
+def test_no_verb_breaks_a_rule_that_meets_the_claim_of_a_killed_one(kind: str, second: str) -> None:
+    with simulated():
+        played = list(claimed_orders(Pair(kind, "append", second)))
+
+    failing = [one for one in played if one.violations]
+    assert not failing, tell(failing)
+    outcomes = [call.outcome for one in played for call in one.calls]
+    assert outcomes.count("killed after its claim") == len(played) >= 2
+    assert "lands late" in outcomes
+
+
+def test_commit_is_not_put_on_an_unconfirmed_head_whatever_was_read() -> None:
+    text = TEXTS["an old head that was read before the new one proves it"]
+    with put_in(reuse_an_earlier_look):
+        played = play(schedule_from(text))
+
+    assert not played.violations, str(played)
+    assert played.trace[-1][4] == "done"
 
 
 @pytest.mark.thorough

@@ -58,8 +58,15 @@ class Triple:
         return schedule_from(str(self))
 
 
+# Of a dataset without a commit, whose head moves to the form that is looked for first.
+_OF_NEW = ("append", "move_head#1", "drop", "drop+create")
+
+
 def triples(kinds: Sequence[str] = KINDS, verbs: Sequence[str] = SHARING) -> Iterator[Triple]:
     """Yield all triples of verbs in `SHARING`, those that have a verb more than once included."""
+    if "document" in kinds:
+        for of_new in itertools.combinations(_OF_NEW, 3):
+            yield Triple("new", of_new)
     sharing = [verb for verb in SHARING if verb in verbs]
     for kind in kinds:
         for chosen in itertools.combinations_with_replacement(sharing, 3):

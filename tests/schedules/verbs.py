@@ -130,6 +130,16 @@ def append(doing: Doing) -> None:
     doing.answered(commit)
 
 
+def append_lost(doing: Doing) -> None:
+    """Append what an actor that was killed has not appended, after a look for it."""
+    killed = [one for one in doing.actor.world.attempts if one.outcome == "killed"]
+    rows = killed[-1].intent.get("rows") if killed else None
+    dataset = doing.open()
+    if rows and not rows.keys() & set(dataset.arrow(["n"])["n"].to_pylist()):
+        doing.note(rows=rows)
+        doing.answered(dataset.append(list(rows.values())))
+
+
 def overwrite(doing: Doing) -> None:
     dataset = doing.open()
     rows = doing.rows(dataset=dataset)
@@ -436,19 +446,24 @@ def read(doing: Doing) -> None:
 
 def begin_document(doing: Doing) -> None:
     """Create what systematic schedules begin with: a dataset with an index."""
-    _begin(doing, "document")
+    _begin(doing)
 
 
 def begin_tree(doing: Doing) -> None:
-    _begin(doing, "tree")
+    _begin(doing, head="tree")
 
 
-def _begin(doing: Doing, head: Any) -> None:
-    doing.note(index=("k",))
+def begin_packed(doing: Doing) -> None:
+    """Create a dataset with a packed head, which has no commit yet, and no index."""
+    _begin(doing, index=(), head_format="msgpack.zstd")
+
+
+def _begin(doing: Doing, index: tuple[str, ...] = ("k",), **options: Any) -> None:
+    doing.note(index=index)
     descriptor = lakebed.DatasetDescriptor(
-        schema=SCHEMA, partition_by=[by.dimension("c", list(AT_FIRST))], index="k"
+        schema=SCHEMA, partition_by=[by.dimension("c", list(AT_FIRST))], index=index
     )
-    doing.repository.create(NAME, descriptor, head=head)
+    doing.repository.create(NAME, descriptor, **options)
 
 
 def change_kind(doing: Doing) -> None:
@@ -526,6 +541,7 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         create_tree,
         drop,
         append,
+        append_lost,
         overwrite,
         overwrite_view,
         transact,
@@ -556,6 +572,7 @@ VERBS: dict[str, Callable[[Doing], None]] = {
         read,
         begin_document,
         begin_tree,
+        begin_packed,
         change_kind,
         epoch,
         ingest,

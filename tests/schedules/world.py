@@ -52,7 +52,15 @@ _T = TypeVar("_T")
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
 MOST_STEPS = 4_000
 FaultKind = Literal[
-    "kill", "kill after", "lost", "landed", "late", "twice", "interrupt", "interrupt after"
+    "kill",
+    "kill after",
+    "claimed",
+    "lost",
+    "landed",
+    "late",
+    "twice",
+    "interrupt",
+    "interrupt after",
 ]
 
 
@@ -72,7 +80,8 @@ class Fault:
         actor: Which.
         nth: At which of its calls, from 0 on.
         of: Whether all calls count, or only those that write.
-        kind: `kill` before the call or after it; `lost` on the way to the store; `landed`, but
+        kind: `kill` before the call or after it; `claimed`, for a kill after a claim, as on HDFS: the
+            write lands once another one wants to, or somebody finishes it; `lost` on the way to the store; `landed`, but
             the answer is lost; `late`, so that it lands some time after the answer was lost;
             `twice`, so that a client or proxy repeats a write, and answers what came of the second;
             `interrupt` of the thread before the call or after it.
@@ -91,6 +100,7 @@ class Fault:
 
 
 AT_ITS_END = -1
+_CLAIMED = frozenset({"replace", "delete_if_match"})  # what HDFS does by claims
 WRITES = frozenset({"create", "replace", "put", "put_stream", "delete", "delete_if_match"})
 
 
@@ -384,6 +394,7 @@ class World:
         self.live_deleted: list[tuple[Attempt, str]] = []  # data files of the current version
         self.first_version = 0  # versions from this one on are of the actors
         self.in_flight: list[tuple[int, Actor, Attempt, str, str, Callable[[], object]]] = []
+        self.claims: dict[str, tuple[Actor, Attempt, str, Callable[[], object]]] = {}  # by key
         self.generations: dict[str, object] = {}  # of each process, until it is killed
         self.all_done = threading.Lock()
         self.all_done.acquire()
@@ -425,6 +436,8 @@ class World:
             if self.is_systematic or self.rng.random() < 0.5:
                 self._land(*due[1:])
         self.in_flight.clear()
+        for key in list(self.claims):
+            self.finish_claim(key)
 
     @property
     def is_systematic(self) -> bool:
@@ -658,6 +671,14 @@ class World:
         self.tell(actor, operation, key, outcome)
         self.calls.append(Call(f"late {actor.name}", -1, operation, key, outcome))
 
+    def finish_claim(self, key: str) -> bool:
+        """Let a write that was claimed land."""
+        claim = self.claims.pop(key, None)
+        if claim is not None:
+            actor, attempt, operation, run = claim
+            self._land(actor, attempt, operation, key, run)
+        return claim is not None
+
     def execute(
         self, actor: Actor, attempt: Attempt, operation: str, key: str, run: Callable[[], _T]
     ) -> _T:
@@ -667,6 +688,8 @@ class World:
             self.set_clock(None)
         self._sender = actor
         keys = key.split(" ")
+        if operation in _CLAIMED:
+            self.finish_claim(key)
         if self.is_systematic and operation.startswith("delete"):
             for one in keys:
                 self._note_live(attempt, one)
@@ -815,8 +838,12 @@ class ScheduledStore(DelegatingStore):
             world.tell(actor, operation, key, outcome)
             world.calls.append(Call(actor.name, nth, operation, key, outcome))
 
-        if kind == "kill":
+        if kind == "kill" or (kind == "claimed" and operation not in _CLAIMED):
             told("killed before it")
+            self._die()
+        if kind == "claimed" and operation in _CLAIMED:
+            world.claims[key] = (actor, attempt, operation, run)
+            told("killed after its claim")
             self._die()
         if kind == "interrupt":
             told("interrupted before it")
@@ -943,6 +970,12 @@ class ScheduledStore(DelegatingStore):
             lambda: inner.delete_if_match(key, etag=etag),
             is_write=True,
         )
+
+    def _finish_claim(self, key: str, etag: str) -> bool:
+        world = self._actor.world
+        if key not in world.claims:
+            return False  # which takes no turn: most stores have no claims
+        return self._call("finish_claim", key, lambda: world.finish_claim(key))
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:
         # Arrow opens data files from threads of its own, whose order nobody decides.

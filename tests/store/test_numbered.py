@@ -249,6 +249,83 @@ def test_dead_after_its_claim_a_write_is_finished_by_the_next_writer() -> None:
 
 
 @pytest.mark.parametrize("what", ["replacement", "removal"])
+def test_dead_after_its_claim_a_write_is_finished_by_a_reader_that_must_know(what: str) -> None:
+    endings = set()
+    for step in itertools.count(1):
+        store = MemoryTreeStore(uuid.uuid4().hex)
+        etag = store.create("d/n", b"old")
+        acts = {
+            "replacement": replacing(store, etag, b"dead"),
+            "removal": lambda store=store, etag=etag: store.delete_if_match("d/n", etag=etag),
+        }
+        died = Turns(store, 0).play({"dead": acts[what]}, dies_at={"dead": step})["dead"]
+
+        before = content_of(store)
+        was_claimed = before == b"old" and store.finish_claim("d/n", etag=etag)
+        after = content_of(store)
+
+        assert was_claimed == (before != after)
+        assert after is None or not store.finish_claim("d/n", etag=store.get("d/n").etag)
+        endings.add((before, after))
+        if after == b"old":
+            store.replace("d/n", b"next", if_match=etag)  # nobody wins against a reader that knows
+        if not isinstance(died, Died):
+            break
+
+    done = b"dead" if what == "replacement" else None
+    assert endings == {(b"old", b"old"), (b"old", done), (done, done)}
+
+
+def content_of(store: MemoryTreeStore) -> bytes | None:
+    try:
+        return bytes(store.get("d/n").data)
+    except ObjectNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("right", ["list", "move"])
+def test_a_reader_without_rights_leaves_a_claim_to_others(
+    store: MemoryTreeStore, right: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    etag = store.create("d/n", b"old")
+    steps = steps_of(replacing(store, etag, b"counted"), store)
+    etag = store.get("d/n").etag
+    Turns(store, 0).play({"dead": replacing(store, etag, b"dead")}, dies_at={"dead": steps - 1})
+    refused = {"list": "entries", "move": "move_over"}[right]
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == refused:
+            raise AccessDeniedError("Permission denied.")
+
+    store.memory.before = refuse
+    was_claimed = store.finish_claim("d/n", etag=etag)
+    store.memory.before = lambda *_: None
+
+    assert not was_claimed
+    assert "claim stays key=d/n" in caplog.text
+    assert store.get("d/n").data == b"counted"
+    assert store.finish_claim("d/n", etag=etag)
+    assert store.get("d/n").data == b"dead"
+
+
+def test_a_claim_that_the_storage_does_not_finish_is_an_error_and_not_an_old_answer(
+    store: MemoryTreeStore,
+) -> None:
+    etag = store.create("d/n", b"old")
+    steps = steps_of(replacing(store, etag, b"counted"), store)
+    etag = store.get("d/n").etag
+    Turns(store, 0).play({"dead": replacing(store, etag, b"dead")}, dies_at={"dead": steps - 1})
+
+    def fall_silent(operation: str, path: str) -> None:
+        if operation == "move_over":
+            raise StorageError("There is no answer.", retryable=True)
+
+    store.memory.before = fall_silent
+    with pytest.raises(StorageError, match="no answer"):
+        store.finish_claim("d/n", etag=etag)
+
+
+@pytest.mark.parametrize("what", ["replacement", "removal"])
 @pytest.mark.parametrize("is_for_good", [False, True], ids=["once", "from then on"])
 def test_a_write_that_was_told_to_have_failed_is_carried_out_by_nobody(
     what: str, is_for_good: bool

@@ -240,7 +240,7 @@ def put_head(
         is_remembered: Whether the next read of this process may find the state in its cache.
 
     Returns:
-        False if the race was lost.
+        False if the race was lost, or if the head is not confirmed.
 
     Raises:
         StorageError: If retryable, the put may land.
@@ -248,6 +248,8 @@ def put_head(
     Cost:
         One conditional PUT; one DELETE if there is a second head that is out of date.
     """
+    if not _is_valid(head):
+        return False
     data = encode_head(to_document(new), new.head_format)
     for swaps in every:
         swaps.begin(head, new)
@@ -272,6 +274,11 @@ def put_head(
     for swaps in every:
         swaps.end(replaced)
     return True
+
+
+def _is_valid(head: Head) -> bool:
+    """Return whether commits may follow a head: an unconfirmed one may be of a dropped dataset."""
+    return not head.state.is_unconfirmed
 
 
 def successor(store: Store, state: State, terms: Terms, written: list[str]) -> State:

@@ -42,7 +42,7 @@ from lakebed.state.state import (
     is_one_dataset,
 )
 from lakebed.store.at_once import at_once
-from lakebed.store.base import Store, location_exists
+from lakebed.store.base import Store, StoredObject, location_exists
 from lakebed.store.cache import PROCESS_CACHE
 
 _MOST_LOOKS = 20  # each finds another step of a hand-over
@@ -165,6 +165,9 @@ def _look_in_turn(store: Store, name: str, table: str) -> Head:
         # Between the two requests a commit may have replaced both heads by a JSON head. And the
         # first commit to one of two new heads requires a later look for the other one.
         json, requests = _find(store, name, HeadFormat.JSON), 3
+        if json is not None:
+            # A head that was read before this one proves nothing about it.
+            msgpack, requests = _find_beside(store, name), 4
     if json is not None and msgpack is not None:
         return _newer(store, json, msgpack, table, requests=requests)
     head = json or msgpack
@@ -189,6 +192,11 @@ def read_tree(store: Store, name: str, table: str = "") -> Head | None:
     return None if state.is_unconfirmed else _head(store, found, table, requests=1)
 
 
+def _find_beside(store: Store, name: str) -> _Found | None:
+    """Return the msgpack head as it is after a JSON head was found."""
+    return _find(store, name, HeadFormat.MSGPACK)
+
+
 def _is_new(head: _Found) -> bool:
     return head.state is not None and head.state.version == 0
 
@@ -209,7 +217,7 @@ def not_found(store: Store, name: str) -> DatasetNotFoundError:
     Cost:
         A LIST of the root and three under the name; one more in an empty repository.
     """
-    known = list_names(store)
+    known = [other for other in list_names(store) if other != name]  # its head may be invalid
     within = list_names(store, f"{name}/")
     is_in_dataset = not known and not within and is_dataset(store)
     if within:
@@ -338,8 +346,14 @@ def _find(store: Store, name: str, head_format: HeadFormat) -> _Found | None:
         stored = store.get_if_changed(key, etag=known.etag) if known else store.get(key)
     except ObjectNotFoundError:
         return None
-    if stored is None:
-        return known
+    head = known if stored is None else _decoded(store, name, head_format, stored)
+    if head is not None and store.finish_claim(key, etag=head.etag):
+        return _find(store, name, head_format)
+    return head
+
+
+def _decoded(store: Store, name: str, head_format: HeadFormat, stored: StoredObject) -> _Found:
+    key = stored.key
     document = decode_head(stored.data, head_format, key)
     if document.dataset_uuid != name:
         raise CorruptMetadataError(

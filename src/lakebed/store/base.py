@@ -492,6 +492,27 @@ class Store(ABC):
         """
         self._make_durable(validate_key(key))
 
+    def finish_claim(self, key: str, *, etag: str) -> bool:
+        """Finish a write to an object that its writer has claimed, and may never finish.
+
+        HDFS replaces and removes objects by claims. A claim decides what follows the object, so a
+        caller that must know the outcome of a write finishes it before it believes what it read.
+
+        Args:
+            key: Key of the object.
+            etag: Etag of the object as it was read.
+
+        Returns:
+            Whether the object has changed, so that it must be read again.
+
+        Raises:
+            StorageError: There is a claim, and it cannot be finished now.
+
+        Cost:
+            Nothing; on HDFS one request, and four more if there is a claim.
+        """
+        return self._finish_claim(validate_key(key), etag)
+
     def remove_leftovers(
         self, prefix: str = "", *, older_than: timedelta, dry_run: bool = False
     ) -> tuple[str, ...]:
@@ -621,6 +642,9 @@ class Store(ABC):
 
     def _make_durable(self, key: str) -> None:  # noqa: B027 - most stores show durable objects only
         pass
+
+    def _finish_claim(self, key: str, etag: str) -> bool:  # noqa: ARG002 - most stores have none
+        return False
 
     def _remove_leftovers(
         self,

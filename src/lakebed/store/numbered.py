@@ -19,10 +19,14 @@ number of the file that both want to replace:
 A removal is claimed in the same way, by `<id>.gone/<name>/`, into which the file is then moved, to
 a name that is free only once. An object is created by a move to its name, if that is free.
 
-So the object at its name is current at every moment, for all readers, which need not know any of
-this. A claim that came too late has a number that no file has any more. It is void for ever, even
-after a cleanup, and its owner learns so before it moves anything. A writer that died before step 2
-leaves only hidden files; the claim of one that died later is finished by the next writer.
+So the object at its name is current at every moment, for all readers. But a writer that ended after
+step 3 leaves a claim that the next writer will carry out, perhaps days later. Who must know the
+outcome of a write, as every reader of a head, finishes the claim before it believes what it has
+read (`finish_claim`).
+
+A claim that came too late has a number that no file has any more. It is void for ever, even after a
+cleanup, and its owner learns so before it moves anything. A writer that died before step 2 leaves
+only hidden files.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
 from lakebed.errors import (
+    AccessDeniedError,
     InvalidNameError,
     LakebedError,
     ObjectExistsError,
@@ -477,11 +482,25 @@ class NumberedStore(Store):
             raise self._unknown(key)
         return False
 
-    def _settle(self, key: str, number: int, root: str) -> None:
-        """Finish the claim of another writer, which may be dead."""
-        for claim in self._claims_at(root):
+    def _settle(self, key: str, number: int, root: str) -> bool:
+        """Finish the claim of another writer, which may be dead; return whether there was one."""
+        claims = self._claims_at(root)
+        for claim in claims:
             # Checked after the claim was read: `_carry_out` looks up whether it is good.
             self._carry_out(key, number, claim)
+        return bool(claims)
+
+    def _finish_claim(self, key: str, etag: str) -> bool:
+        number = int(etag.partition("-")[0])
+        root = f"{_join(_directory_of(key), _HIDDEN)}/{number}"
+        try:
+            if not self._settle(key, number, root):
+                return False
+            current = self.tree.find(key)
+            return current is None or current.etag != etag
+        except AccessDeniedError as exc:
+            _log.warning("claim stays key=%s store=%s error=%s", key, self.uri, exc)
+            return False  # only for a caller that cannot write here either
 
     def _claims_at(self, root: str) -> list[_Claim]:
         """Return the claim of a number, if it is not carried out yet."""

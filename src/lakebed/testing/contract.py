@@ -130,6 +130,12 @@ class StoreContract(ABC):
         assert (stored.data, stored.etag) == (b"two", second)
         assert first != second
 
+    def test_an_object_that_no_writer_has_claimed_stays_as_it_is(self, store: Store) -> None:
+        etag = store.replace("a", b"two", if_match=store.create("a", b"one"))
+
+        assert not store.finish_claim("a", etag=etag)
+        assert store.get("a").data == b"two"
+
     def test_create_refuses_a_taken_key_and_writes_nothing(self, store: Store) -> None:
         store.create("a", b"one")
 

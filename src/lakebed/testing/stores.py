@@ -95,6 +95,9 @@ class DelegatingStore(Store):
     def _make_durable(self, key: str) -> None:
         self.inner.make_durable(key)
 
+    def _finish_claim(self, key: str, etag: str) -> bool:
+        return self.inner.finish_claim(key, etag=etag)
+
     def _local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
 
