@@ -9,9 +9,19 @@ from typing import Any
 import pyarrow as pa
 from nasty_files import NastyFiles
 
-from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.documents import is_cut_object
+from lakebed.arrow.formats.submissions import is_cut_line
+from lakebed.arrow.reading.chunks import (
+    Chunk,
+    FormatReader,
+    Reject,
+    grouped,
+    text_lines,
+    without_blanks,
+)
 from lakebed.arrow.reading.csv import CsvReader
 from lakebed.arrow.reading.files import RawFile, find_files
+from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Ignored
 from lakebed.errors import InvalidInputError, LakebedError, SchemaMismatchError
@@ -38,7 +48,22 @@ class Reading:
 
 def open_line_reader(file_format: str, given: NastyFiles) -> FormatReader:
     """Return the reader by lines of a format."""
-    return CsvReader(given.descriptor, given.csv, given.unknown)
+    match file_format:
+        case "csv":
+            return CsvReader(given.descriptor, given.csv, given.unknown)
+        case "json":
+            return _JsonByLines(given.descriptor, given.unknown)
+    return _SubmissionsByLines(given.descriptor)
+
+
+class _JsonByLines(JsonReader):
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        return grouped(without_blanks(text_lines(file)), self.parse, is_cut_object)
+
+
+class _SubmissionsByLines(SubmissionLinesReader):
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        return grouped(without_blanks(text_lines(file)), self.parse, is_cut_line)
 
 
 def open_block_reader(file_format: str, given: NastyFiles) -> FormatReader:

@@ -32,7 +32,7 @@ from lakebed.model.values import FLOATS, TIMESTAMPS, parse_value
 _FLOAT_NAMES = frozenset({"NaN", "Infinity", "-Infinity"})
 _TEXTUAL = TIMESTAMPS | {Kind.DATE}
 # Errors of a decoder for bytes that are not JSON, too deep, or hold a number beyond Decimal.
-_BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.DecimalException)
+BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, decimal.DecimalException)
 
 # Decimals keep their digits; a double is made from them where the field is one.
 _decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
@@ -73,7 +73,7 @@ def _is_truncated(data: bytes) -> bool:
         _decoder.decode(data)
     except msgspec.MsgspecError as exc:
         return "truncated" in str(exc)
-    except _BAD_JSON:
+    except BAD_JSON:
         return False
     return False
 
@@ -119,11 +119,11 @@ class DocumentReader:
         """
         self._fields = tuple(fields)
         self._texts = texts
-        self._decoder = _struct_decoder(self._fields, is_plain=False)
-        # Most documents hold values of their fields' types: those are read in one pass.
-        self._names = tuple(field.name for field in self._fields)
-        self._plain_decoder = _struct_decoder(self._fields, is_plain=True)
-        self._others = tuple(field for field in self._fields if _plain_type(field) is None)
+        # Members get names of our own: a field may be called like a keyword of Python.
+        names = {f"field_{n}": field.name for n, field in enumerate(fields)}
+        members = [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in names]
+        document = msgspec.defstruct("Document", members, rename=names)
+        self._decoder = msgspec.json.Decoder(document)
 
     def read(self, data: bytes) -> dict[str, Any]:
         """Return the fields that the object has; nested fields that are not asked for are left out.
@@ -132,47 +132,13 @@ class DocumentReader:
             SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
         """
         try:
-            values = msgspec.structs.astuple(self._plain_decoder.decode(data))
-        except _BAD_JSON:
-            return self._read_closely(data)
-        fields = {
-            name: value
-            for name, value in zip(self._names, values, strict=True)
-            if value is not msgspec.UNSET
-        }
-        for field in self._others:
-            if field.name in fields:
-                value = _decode(fields[field.name])
-                fields[field.name] = self._converted(value, field)
-        return fields
-
-    def _converted(self, value: Any, field: Field) -> Any:
-        return _from_json(value, field.type, field.name, is_open=True, texts=self._texts)
-
-    def read_columns(self, documents: Sequence[bytes]) -> list[tuple[Any, ...]] | None:
-        """Return the values of each field; None if a document has a value of another type."""
-        if self._others or not self._fields:
-            return None
-        decode, astuple = self._plain_decoder.decode, msgspec.structs.astuple
-        try:
-            rows = [astuple(decode(document)) for document in documents]
-        except _BAD_JSON:
-            return None
-        columns = list(zip(*rows, strict=True))
-        return (
-            None
-            if any(type(msgspec.UNSET) in set(map(type, column)) for column in columns)
-            else columns
-        )
-
-    def _read_closely(self, data: bytes) -> dict[str, Any]:
-        """Read a document in which some value is not of its field's type."""
-        try:
             values = msgspec.structs.astuple(self._decoder.decode(data))
-        except _BAD_JSON as exc:
+        except BAD_JSON as exc:
             raise _no_json(exc, data) from exc
         return {
-            field.name: self._converted(_decode(raw), field)
+            field.name: from_json(
+                _decode(raw), field.type, field.name, is_open=True, texts=self._texts
+            )
             for field, raw in zip(self._fields, values, strict=True)
             if raw is not msgspec.UNSET
         }
@@ -180,47 +146,16 @@ class DocumentReader:
 
 def document_reader(fields: tuple[Field, ...], texts: frozenset[str]) -> DocumentReader:
     """Return a reader of these fields, a cached one if possible; see `DocumentReader`."""
-    try:
-        return _cached_reader(fields, texts)
-    except TypeError:  # a default of a list has no hash
-        return DocumentReader(fields, texts)
+    return _cached_reader(fields, texts, repr(fields))
 
 
 @functools.lru_cache(maxsize=16)
-def _cached_reader(fields: tuple[Field, ...], texts: frozenset[str]) -> DocumentReader:
+def _cached_reader(
+    fields: tuple[Field, ...],
+    texts: frozenset[str],
+    text: str,  # noqa: ARG001 - fields are equal whose defaults are 1 and True
+) -> DocumentReader:
     return DocumentReader(fields, texts)
-
-
-def _struct_decoder(fields: Sequence[Field], *, is_plain: bool) -> msgspec.json.Decoder[Any]:
-    # Members get names of our own: a field may be called like a keyword of Python.
-    members = {f"field_{n}": field.name for n, field in enumerate(fields)}
-    kinds = [(_plain_type(field) if is_plain else None) or msgspec.Raw for field in fields]
-    return msgspec.json.Decoder(
-        msgspec.defstruct(
-            "Document",
-            [
-                (member, kind | msgspec.UnsetType, msgspec.UNSET)
-                for member, kind in zip(members, kinds, strict=True)
-            ],
-            rename=members,
-        )
-    )
-
-
-def _plain_type(field: Field) -> Any:
-    """Return the type of JSON values that `_from_json` leaves unchanged; None if there is none.
-
-    A number with a point is a float, also where the field is a whole number: a later step checks
-    whether it fits.
-    """
-    match field.type:
-        case Primitive(kind=Kind.STRING):
-            return str | None
-        case Primitive(kind=Kind.BOOLEAN):
-            return bool | None
-        case Primitive(kind=Kind.INT | Kind.LONG | Kind.FLOAT | Kind.DOUBLE):
-            return int | float | None
-    return None
 
 
 def compact(document: Mapping[str, Any]) -> str:
@@ -240,7 +175,7 @@ def compact(document: Mapping[str, Any]) -> str:
 def _decode(data: bytes | msgspec.Raw) -> Any:
     try:
         return _decoder.decode(data)
-    except _BAD_JSON as exc:
+    except BAD_JSON as exc:
         raise _no_json(exc, data) from exc
 
 
@@ -267,7 +202,7 @@ def _from_object(
     """Convert the known fields; the code that takes the entity rejects the others by name."""
     types = {field.name: field.type for field in fields}
     return {
-        name: _from_json(value, types[name], f"{place}{name}", is_open=is_open, texts=texts)
+        name: from_json(value, types[name], f"{place}{name}", is_open=is_open, texts=texts)
         if name in types
         else value
         for name, value in document.items()
@@ -275,15 +210,14 @@ def _from_object(
     }
 
 
-def _from_json(
+def from_json(
     value: Any, kind: Type, place: str, *, is_open: bool, texts: Collection[str] = ()
 ) -> Any:
     """Convert values of types that JSON lacks."""
     match kind, value:
         case ListOf(), list():
             return [
-                _from_json(element, kind.element, f"{place}[]", is_open=is_open)
-                for element in value
+                from_json(element, kind.element, f"{place}[]", is_open=is_open) for element in value
             ]
         case MapOf(), dict():
             return _from_map(value, kind, place, is_open=is_open)
@@ -303,7 +237,7 @@ def _from_map(
 ) -> dict[Any, Any]:
     """Convert the keys of a map, which are texts in JSON, and its values."""
     converted = {
-        _from_key(key, kind.key, f"{place}{{key}}"): _from_json(
+        _from_key(key, kind.key, f"{place}{{key}}"): from_json(
             item, kind.value, f"{place}{{}}", is_open=is_open
         )
         for key, item in value.items()

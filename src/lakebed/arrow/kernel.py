@@ -285,10 +285,20 @@ class KernelWriter:
             self._aside.add(rows, judged.reasons, (judged.quarantined + first).tolist())
 
     def checked(
-        self, batch: pa.RecordBatch, provided: Mapping[str, Scalar] | None = None
+        self,
+        batch: pa.RecordBatch,
+        provided: Mapping[str, Scalar] | None = None,
+        *,
+        is_derived: bool = False,
     ) -> CheckedRows:
-        """Return rows ready for `write_checked`; write nothing. Raises as `write` does."""
-        conformed = self._conform(batch)
+        """Return rows ready for `write_checked`; write nothing. Raises as `write` does.
+
+        Args:
+            batch: Rows, which are checked.
+            provided: Values of provided partition fields; None for those of the target.
+            is_derived: True if the fields of submissions were read from their documents just now.
+        """
+        conformed = self._conform(batch, is_derived=is_derived)
         return CheckedRows(
             rows=conformed.select(self._stored.names),
             numbers=self._split(conformed, provided),
@@ -375,8 +385,8 @@ class KernelWriter:
         if self._checks is not None:
             require(self._target.dataset, self._checks.refusing(conformed))
 
-    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._descriptor.format == "submissions":
+    def _conform(self, batch: pa.RecordBatch, *, is_derived: bool = False) -> pa.RecordBatch:
+        if self._descriptor.format == "submissions" and not is_derived:
             batch = with_document_fields(batch, self._descriptor)
         if self._conformer is None or self._conformer[0] != batch.schema:
             self._conformer = (batch.schema, Conformer(batch.schema, self._descriptor))

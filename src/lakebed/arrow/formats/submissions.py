@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
+from lakebed.arrow.document_columns import column_reader
 from lakebed.arrow.documents import document_reader, is_cut_object
-from lakebed.arrow.entities import entities_to_batch, to_column
+from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.formats.file_format import Content, FileWriter, RunningFacts, WrittenFile
 from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reasons import reason_of
@@ -26,6 +28,9 @@ from lakebed.errors import CorruptMetadataError, InvalidInputError, SchemaMismat
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Decimal, Field, Primitive, Schema, dotted_types
 from lakebed.state.facts import ColumnFacts
+
+BROKEN_UUID = r"[\t\n\r]|^$"
+"""Pattern of texts that no line can have as its uuid."""
 
 _CHUNK_BYTES = 4 * 2**20
 _MAX_LINE_BYTES = 2**30  # Lakebed writes no longer ones, and they would fill the memory
@@ -102,7 +107,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
             object, or a field in it is of another type.
     """
     uuids, documents = (_text_column(batch, name) for name in (UUID, DOCUMENT))
-    broken = pc.match_substring_regex(uuids, r"[\t\n\r]|^$")
+    broken = pc.match_substring_regex(uuids, BROKEN_UUID)
     if pc.any(broken).as_py():
         uuid = uuids.filter(broken)[0].as_py()
         raise SchemaMismatchError(
@@ -150,26 +155,29 @@ def _derive(
 
     Fields of `texts` take values of other types as their JSON text.
     """
-    reader = document_reader(tuple(fields), texts)
     lines = documents.cast(pa.binary()).to_pylist()
-    columns = reader.read_columns(lines)
-    if columns:
-        return [to_column(values, field) for values, field in zip(columns, fields, strict=True)]
-    entities = []
-    for position, document in enumerate(lines):
+    read = column_reader(tuple(fields), is_closed=False).read(lines)
+    if not read.in_question:
+        return read.columns
+    reader = document_reader(tuple(fields), texts)
+    descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields))) if fields else None
+    columns = [[column] for column in read.columns]
+    for number in read.in_question:
         try:
-            entities.append(reader.read(document))
+            entity = reader.read(lines[number])
+            row = None if descriptor is None else entities_to_batch([entity], descriptor)
         except InvalidInputError as exc:
-            uuid = uuids[position].as_py()
+            uuid = uuids[number].as_py()
             error = SchemaMismatchError(
                 f"Document of uuid {uuid[:80]!r}: {exc.message}", hint=exc.hint
             )
-            error.row = position
+            error.row = number
             raise error from exc
-    if not fields:
-        return []
-    descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields)))
-    return list(entities_to_batch(entities, descriptor).columns)
+        for parts, value in zip(columns, row.columns if row is not None else (), strict=True):
+            parts.append(value)
+    numbers = np.arange(0) if read.numbers is None else read.numbers
+    order = pa.array(np.argsort(np.concatenate([numbers, read.in_question])))
+    return [pa.concat_arrays(parts).take(order) for parts in columns]
 
 
 def _check_agreement(batch: pa.RecordBatch, name: str, derived: pa.Array) -> None:

@@ -77,7 +77,8 @@ class BlockSource:
             divided_by: Number of blocks that are as large as an ordinary block.
         """
         self._pieces = files.pieces_of(file)
-        self._size_bytes = max(1, BLOCK_BYTES // divided_by)
+        # At most a line: a longer one is then seen before a block of its size is gathered.
+        self._size_bytes = max(1, min(BLOCK_BYTES // divided_by, files.MAX_LINE_BYTES))
         self._kept = b""
         self._number = 1
         self._is_begun = self._is_over = self._is_in_line = False
@@ -152,7 +153,7 @@ def count_newlines(data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == NEWLINE))
 
 
-class Records:
+class BlockRecords:
     """The records of a block; the bytes of one are found when they are asked for."""
 
     def __init__(
@@ -225,7 +226,7 @@ class LineParser:
 class ParsedChunk(Chunk):
     """Rows that are parsed already; only checks of the dataset can fail."""
 
-    def __init__(self, parsed: ParsedRows, records: Records, parser: LineParser) -> None:
+    def __init__(self, parsed: ParsedRows, records: BlockRecords, parser: LineParser) -> None:
         self._parsed = parsed
         self._records = records
         self._parser = parser
@@ -262,7 +263,9 @@ class ParsedChunk(Chunk):
         return LineChunk([line], self._parser.parse, self._parser.is_cut).reject(cause)
 
 
-def settle(parsed: ParsedRows, records: Records, parser: LineParser) -> Iterator[Chunk | Reject]:
+def settle(
+    parsed: ParsedRows, records: BlockRecords, parser: LineParser
+) -> Iterator[Chunk | Reject]:
     """Yield the rows of a block, and the rejects among its lines in question, which are read by lines."""
     if parsed.in_question:
         lines = [(number, records.line(number)) for number in parsed.in_question]

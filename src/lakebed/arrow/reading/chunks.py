@@ -51,9 +51,11 @@ class Chunk(ABC):
 
     Attributes:
         ignored: Parts of the rows that `batch` left out.
+        is_derived: True if the fields of submissions were read from their documents.
     """
 
     ignored = Ignored()
+    is_derived = False
 
     @abstractmethod
     def __len__(self) -> int:

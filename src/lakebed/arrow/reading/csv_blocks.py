@@ -12,10 +12,10 @@ import pyarrow.csv as pacsv
 
 from lakebed.arrow.reading.blocks import (
     Block,
+    BlockRecords,
     BlockSource,
     LineParser,
     ParsedRows,
-    Records,
     count_newlines,
     newlines_of,
     settle,
@@ -88,7 +88,7 @@ class CsvBlockReader(CsvReader):
             return 0
         if read.used_bytes < len(block.data):
             source.give_back(block, read.used_bytes)
-        yield from settle(read.parsed, Records(block, read.ends), parse.judge)
+        yield from settle(read.parsed, BlockRecords(block, read.ends), parse.judge)
         return len(block.data) - read.used_bytes
 
 

@@ -38,7 +38,7 @@ FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 * 2**20  # a longer line is not a record, and would fill the memory
-_CHUNK_BYTES = 64 * 2**10
+READ_BYTES = 64 * 2**10
 _HELD_BYTES = 64 * 2**20  # for a file that is checked before it is used
 _PIECE_BYTES = 4 * 2**20
 
@@ -739,7 +739,7 @@ def pieces_of(file: RawFile) -> Iterator[bytes]:
         raise DamageError("The file is empty: compressed text has at least a header.")
     try:
         with file.open() as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
+            while chunk := stream.read(READ_BYTES):
                 yield chunk
                 good += len(chunk)
         return
@@ -759,8 +759,8 @@ def pieces_of(file: RawFile) -> Iterator[bytes]:
 
 def _bytes_after(open_file: Callable[[], object], good: int) -> Iterator[bytes]:
     with open_file() as stream:  # type: ignore[attr-defined]  # a context manager
-        for start in range(0, good, _CHUNK_BYTES):
-            stream.read(min(_CHUNK_BYTES, good - start))
+        for start in range(0, good, READ_BYTES):
+            stream.read(min(READ_BYTES, good - start))
         try:
             while byte := stream.read(1):
                 yield byte

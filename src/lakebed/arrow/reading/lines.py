@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakebed.arrow.document_columns import ColumnReader, column_reader
 from lakebed.arrow.documents import at_row, decode_object, entity_of, is_cut_object
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.formats.submissions import (
+    BROKEN_UUID,
     is_cut_line,
     lines_to_batch,
     split_line,
     with_document_fields,
+)
+from lakebed.arrow.reading.blocks import (
+    BlockRecords,
+    BlockSource,
+    LineParser,
+    ParsedRows,
+    settle,
 )
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
     Reject,
-    grouped,
+    is_blank,
     text_lines,
-    without_blanks,
+    unread,
 )
 from lakebed.arrow.reading.files import STDIN, RawFile
 from lakebed.arrow.reading.unknown import Ignored, Unknown, known_part
 from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema
+
+_BLOCKS = 8  # a block of text: measured, the objects of larger ones leave the caches
+_MOST_OTHERS = 256  # further members that are read with the fields
+_MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 
 
 class JsonReader(FormatReader):
@@ -45,7 +61,39 @@ class JsonReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
-        return grouped(without_blanks(text_lines(file)), self._parse, is_cut_object)
+        fields = self._descriptor.schema.fields
+        schema = pa.schema(map(field_to_arrow, fields))
+        parser = LineParser(parse=self.parse, is_cut=is_cut_object, is_blank=is_blank)
+        source, others = BlockSource(file, divided_by=_BLOCKS), frozenset[str]()
+        columns = column_reader(fields, is_closed=True)
+        while (block := source.next()) is not None:
+            lines = block.data.split(b"\n")[:-1]
+            read = columns.read(lines)
+            if self._unknown == "keep" and others:  # only the reader by lines looks into the values
+                read = read.without(np.logical_or.reduce(list(read.others.values())))
+            parsed = ParsedRows(
+                rows=pa.RecordBatch.from_arrays(read.columns, schema=schema),
+                records=read.numbers,
+                in_question=read.in_question,
+                left_out={name: mask for name, mask in read.others.items() if mask.any()},
+            )
+            yield from settle(parsed, BlockRecords(block, lines=lines), parser)
+            if block.after is not None:
+                yield unread(block.after)
+            if self._unknown != "reject" and read.in_question and len(others) < _MOST_OTHERS:
+                questioned = (lines[number] for number in read.in_question[:_MOST_LOOKED_AT])
+                unknown = self._unknown_names(questioned) - others
+                if unknown:
+                    others |= frozenset(sorted(unknown)[: _MOST_OTHERS - len(others)])
+                    columns = ColumnReader(fields, is_closed=True, others=sorted(others))
+
+    def _unknown_names(self, lines: Iterable[bytes]) -> set[str]:
+        """Return the names of members that the dataset lacks: later lines with them are counted."""
+        names: set[str] = set()
+        for line in lines:
+            with contextlib.suppress(InvalidInputError):
+                names.update(decode_object(line))
+        return names - set(self._descriptor.schema.names)
 
     def census(self, file: RawFile) -> Census:
         """Return the contents of fields that the dataset lacks."""
@@ -53,7 +101,8 @@ class JsonReader(FormatReader):
         census.note_documents(_documents(file), self._descriptor.schema.fields, ())
         return census
 
-    def _parse(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
+    def parse(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
+        """Return the rows of lines, and the fields that were left out; see `Parse`."""
         fields = self._descriptor.schema.fields
         entities, ignored = [], Ignored()
         for position, line in enumerate(lines):
@@ -85,7 +134,6 @@ class SubmissionLinesReader(FormatReader):
             partition_by=descriptor.partition_by,  # dimensions take values of any type
             format="submissions",
         )
-        self._is_native = descriptor.format == "submissions"
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
@@ -93,7 +141,41 @@ class SubmissionLinesReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
-        return grouped(without_blanks(text_lines(file)), self._parse, is_cut_line)
+        parser = LineParser(parse=self.parse, is_cut=is_cut_line, is_blank=is_blank)
+        source = BlockSource(file, divided_by=_BLOCKS)
+        while (block := source.next()) is not None:
+            lines = block.data.split(b"\n")[:-1]
+            parsed = self._read(lines)
+            yield from settle(parsed, BlockRecords(block, lines=lines), parser)
+            if block.after is not None:
+                yield unread(block.after)
+
+    def _read(self, lines: Sequence[bytes]) -> ParsedRows:
+        pairs = [line.removesuffix(b"\r").partition(b"\t") for line in lines]
+        documents = [document for _, _, document in pairs]
+        fields = self._fields.document_fields
+        read = column_reader(fields, is_closed=False).read(documents)
+        try:
+            uuids, texts = (pa.array([pair[i] for pair in pairs], pa.binary()) for i in (0, 2))
+            uuids, texts = uuids.cast(pa.string()), texts.cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8
+            read = read.without(np.ones(len(pairs) - len(read.in_question), bool))
+            uuids = texts = pa.array([""] * len(pairs), pa.string())
+        is_broken = pc.match_substring_regex(uuids, BROKEN_UUID)
+        if read.numbers is not None:
+            numbers = pa.array(read.numbers)
+            uuids, texts, is_broken = (column.take(numbers) for column in (uuids, texts, is_broken))
+        is_good = pc.invert(is_broken)
+        read = read.without(is_broken.to_numpy(zero_copy_only=False))
+        columns = dict(zip((field.name for field in fields), read.columns, strict=True))
+        columns[UUID] = uuids.filter(is_good)
+        columns[DOCUMENT] = pc.replace_substring(texts.filter(is_good), "\r", " ")
+        return ParsedRows(
+            rows=pa.RecordBatch.from_pydict({name: columns[name] for name in self._names}),
+            records=read.numbers,
+            in_question=read.in_question,
+            is_derived=True,
+        )
 
     def census(self, file: RawFile) -> Census:
         """Return the contents of document fields that the dataset lacks."""
@@ -102,10 +184,9 @@ class SubmissionLinesReader(FormatReader):
         census.note_documents(documents, self._fields.document_fields, (UUID, DOCUMENT))
         return census
 
-    def _parse(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
+    def parse(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
+        """Return the rows of lines; see `Parse`."""
         batch = lines_to_batch([line.removesuffix(b"\r") for line in lines])
-        if self._is_native:
-            return batch, Ignored()  # the kernel reads the documents
         return with_document_fields(batch, self._fields).select(self._names), Ignored()
 
 

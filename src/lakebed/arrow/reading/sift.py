@@ -377,7 +377,7 @@ def _add(
     while waiting and not rejects.is_enough:
         part = waiting.pop()
         try:
-            checked = writer.checked(part.batch())
+            checked = writer.checked(part.batch(), is_derived=part.is_derived)
         except ReadOnlyError:
             raise
         except InvalidInputError as exc:
