@@ -16,29 +16,37 @@ import pyarrow as pa
 
 _DAY = dt.date(2026, 3, 1)
 _NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+# Days that another calendar lacks, and those at the ends of the years.
+_ODD_DAYS = [dt.date(1, 1, 2), dt.date(1582, 10, 10), dt.date(2011, 12, 30), dt.date(9999, 12, 31)]
+# Some lie around the hour that New York skips on 2026-03-08, and one in it.
+_TIMES = [_NOON + dt.timedelta(hours=n) for n in (-36, -12, 0, 1, 12, 158.5, 162.5, 163.5)]
 _VALUES: dict[str, list[object]] = {
     "i": [-3, 0, 1, 2, 7, 2**62],
     "n": [-(2**31), 0, 1, 5],
     "f": [-math.inf, -1.5, -0.0, 0.0, 0.1, 2.5, math.inf, math.nan],
+    "e": [-math.inf, -1.5, 0.0, 0.5, 2.5, 2.0**24, math.nan],
     "s": ["", "a", "A", "ab", "a%b", "a_b", "O'Brien", "it''s", 'say "x"', "zz"],
     "b": [True, False],
-    "d": [_DAY + dt.timedelta(days=n) for n in (-400, -1, 0, 1, 31)],
-    "t": [_NOON + dt.timedelta(hours=n) for n in (-36, -12, 0, 1, 12)],
-    "w": [(_NOON + dt.timedelta(hours=n)).replace(tzinfo=None) for n in (-36, -12, 0, 1, 12)],
+    "d": [*(_DAY + dt.timedelta(days=n) for n in (-400, -1, 0, 1, 31)), *_ODD_DAYS],
+    "t": [*_TIMES, *(_NOON.replace(year=year) for year in (1582, 1900, 9998))],
+    "w": [time.replace(tzinfo=None) for time in _TIMES],
     "q": [Decimal("-1.50"), Decimal("0.00"), Decimal("0.10"), Decimal("2.50")],
 }
+_VALUES |= {"r.d": _VALUES["d"], "r.t": _VALUES["t"]}
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
         ("i", pa.int64()),
         ("n", pa.int32()),
         ("f", pa.float64()),
+        ("e", pa.float32()),
         ("s", pa.string()),
         ("b", pa.bool_()),
         ("d", pa.date32()),
         ("t", pa.timestamp("us", tz="UTC")),
         ("w", pa.timestamp("us")),
         ("q", pa.decimal128(8, 2)),
+        ("r", pa.struct([("d", pa.date32()), ("t", pa.timestamp("us", tz="UTC"))])),
     ]
 )
 _COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
@@ -47,16 +55,14 @@ _COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 def make_rows(count: int = 60, seed: int = 1) -> pa.Table:
     """Return rows with an `id`, in which each value and null come several times."""
     chance = random.Random(seed)
-    rows = [
-        {
-            "id": number,
-            **{
-                name: None if chance.random() < 0.15 else chance.choice(values)
-                for name, values in _VALUES.items()
-            },
+    rows: list[dict[str, object]] = []
+    for number in range(count):
+        values = {
+            name: None if chance.random() < 0.15 else chance.choice(choices)
+            for name, choices in _VALUES.items()
         }
-        for number in range(count)
-    ]
+        record = {part: values.pop(f"r.{part}") for part in ("d", "t")}
+        rows.append({"id": number, **values, "r": None if chance.random() < 0.1 else record})
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
@@ -71,7 +77,7 @@ class Conditions:
             has_zoned_times: Name the column of moments, whose literals depend on a session's zone.
         """
         self._chance = random.Random(seed)
-        self._columns = [name for name in _VALUES if has_zoned_times or name != "t"]
+        self._columns = [name for name in _VALUES if has_zoned_times or name[-1] != "t"]
 
     def make(self, depth: int = 3) -> str:
         """Return a condition."""
@@ -97,7 +103,7 @@ class Conditions:
             forms += [self._pattern, self._pattern, self._part, self._cased]
         if column == "b":
             forms = [self._bare, self._null, self._compared]
-        if column in "dtw":
+        if column[-1] in "dtw":
             forms += [self._computed]
         return self._chance.choice(forms)(column)
 

@@ -3,7 +3,7 @@
 import contextlib
 import datetime as dt
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +98,52 @@ def zone_of_jvm(spark: Any, name: str) -> Iterator[None]:
         zones.setDefault(before)
 
 
-QUICK = ("date", "instant", "text")
+# Where the value lies: its type there, the column in a condition, and the value as one of a row.
+NESTED: dict[str, tuple[Callable[[pa.DataType], pa.DataType], str, Callable[[Any], Any]]] = {
+    "column": (lambda kind: kind, "c", lambda value: value),
+    "record": (lambda kind: pa.struct([("a b", kind)]), "c.`a b`", lambda value: {"a b": value}),
+    "record of records": (
+        lambda kind: pa.struct([("n", pa.int64()), ("r", pa.struct([("v", kind)]))]),
+        "c.r.v",
+        lambda value: {"n": 1, "r": {"v": value}},
+    ),
+    "list": (pa.list_, "c[0]", lambda value: [value]),
+    "list of records": (
+        lambda kind: pa.list_(pa.struct([("v", kind)])),
+        "c[0].v",
+        lambda value: [{"v": value}],
+    ),
+    "map": (lambda kind: pa.map_(pa.string(), kind), "c['k']", lambda value: {"k": value}),
+}
+QUICK = (
+    *(("date", "column"), ("instant", "column"), ("text", "column")),
+    *(("date", "record"), ("instant", "record of records"), ("date", "list of records")),
+)
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in CASES]
+    ("kind", "depth"),
+    [
+        pytest.param(kind, depth, marks=() if (kind, depth) in QUICK else pytest.mark.long)
+        for kind in CASES
+        for depth in NESTED
+    ],
 )
-def test_no_filter_by_an_odd_value_loses_a_row(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_no_filter_by_an_odd_value_loses_a_row(
+    spark: Any, tmp_path: Path, kind: str, depth: str
+) -> None:
     type_, values, constants = CASES[kind]
     lake = lakebed.open_repository(tmp_path)
-    schema = pa.schema([("id", pa.int64()), ("c", type_)])
+    nested, path, wrapped = NESTED[depth]
+    schema = pa.schema([("id", pa.int64()), ("c", nested(type_))])
     odd = lake.create("odd", schema)
-    rows = [{"id": n, "c": value} for n, value in enumerate([*values, None])]
+    rows = [{"id": n, "c": wrapped(value)} for n, value in enumerate([*values, None])]
+    rows.append({"id": len(rows), "c": None})
     for row in rows:
         odd.append([row])  # a file each, so that each can be left out
     spark.createDataFrame(odd.arrow(), odd.spark(spark).schema).createOrReplaceTempView("whole")
     conditions = [
-        form.format(c="c", v=value, w=constants[n - 1])
+        form.format(c=path, v=value, w=constants[n - 1])
         for n, value in enumerate(constants)
         for form in FORMS
     ]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.schema import Kind, Primitive, Type
+from lakebed.model.schema import Kind, Primitive, Struct, Type
 from lakebed.plan.plan import Scan
 from lakebed.spark.session import is_classic
 from lakebed.state import file_table
@@ -45,19 +45,25 @@ def columns_with_uncertain_dates(
         spark: Session of the read. Spark Connect passes dates in another form.
         store: Store of the file table.
         plan: Plan of the read.
-        columns: Types of columns in the files, by name; those of dates and times are judged.
+        columns: Types of columns in the files, by name. Those of dates and times are judged by the
+            bounds of the files. Records with such a part have no bounds, and are always uncertain.
 
     Cost:
         One GET for each segment of the file table, unless the process has read it before; none
         without such columns.
     """
     judged = {name: type_to_arrow(kind) for name, kind in columns.items() if kind in _JUDGED}
-    if not judged or not is_classic(spark):
+    records = {
+        name for name, kind in columns.items() if isinstance(kind, Struct) and _has_times(kind)
+    }
+    if not (judged or records) or not is_classic(spark):
         return frozenset()
+    if not judged:
+        return frozenset(records)
     of_dates = [_CHANGE_OF_CALENDAR, *_skipped_days(spark._jvm)]
     labels = pa.array([file.label for file in plan.files], pa.large_string())
     facts = file_table.find(store, plan.file_table, labels, judged)
-    uncertain = set()
+    uncertain = records
     for name, bounds in facts.columns.items():
         is_date = pa.types.is_date(judged[name])
         if _may_hold(bounds, of_dates if is_date else [_CHANGE_IN_ALL_ZONES]):
@@ -66,12 +72,29 @@ def columns_with_uncertain_dates(
 
 
 def unpushed(name: str, kind: Type) -> Column:
-    """Return a column of dates or times as an expression that Spark cannot push to row groups."""
+    """Return a column as an expression whose dates and times Spark cannot push to row groups."""
     from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
-    column = F.col(f"`{name}`")
-    same = F.date_add(column, 0) if kind == _DATE else F.timestamp_micros(F.unix_micros(column))
-    return same.alias(name)
+    return _unpushed(F.col(f"`{name}`"), kind).alias(name)
+
+
+def _unpushed(column: Column, kind: Type) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    if isinstance(kind, Struct):
+        for field in kind.fields:
+            if _has_times(field.type):
+                inner = _unpushed(column.getField(field.name), field.type)
+                column = column.withField(f"`{field.name}`", inner)
+        return column
+    return F.date_add(column, 0) if kind == _DATE else F.timestamp_micros(F.unix_micros(column))
+
+
+def _has_times(kind: Type) -> bool:
+    """Return whether a type is a date or time, or a record with one; Spark pushes no part of a list."""
+    if isinstance(kind, Struct):
+        return any(_has_times(field.type) for field in kind.fields)
+    return kind in _JUDGED
 
 
 def _may_hold(bounds: file_table.Bounds, ranges: Sequence[tuple[dt.date, dt.date]]) -> bool:
