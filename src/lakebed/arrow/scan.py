@@ -15,7 +15,7 @@ from lakebed.arrow.formats.file_format import FileReader, find_reader
 from lakebed.arrow.fragments import dataset_of, grouped, types_in
 from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles
-from lakebed.arrow.sieve import RowFilter
+from lakebed.arrow.sieve import RowFilter, split_key_lists
 from lakebed.common.given import given_names
 from lakebed.errors import (
     CorruptMetadataError,
@@ -501,7 +501,8 @@ def _parts(
             )
             continue
         types = layout.predicate_types
-        weaker = for_row_groups(_without(residual, group.older.reading.rebuilt), types)
+        rest, _ = split_key_lists(residual, types)
+        weaker = for_row_groups(_without(rest, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
         is_single = len(group.older.columns.intersection(group.older.held(needed))) == 1
         is_exact = weaker == residual and not is_single

@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import Comparison, Membership, Op, Predicate, conjuncts
+from lakebed.model.predicate import (
+    Comparison,
+    KeyList,
+    Membership,
+    Op,
+    Predicate,
+    all_of,
+    conjuncts,
+    key_list,
+)
 from lakebed.model.schema import Type
 from lakebed.plan.expression import to_arrow_expression
 
@@ -28,17 +37,76 @@ _PLACE = "lakebed.place"  # no field has a dot in its name
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """Finds the rows that have one of some combinations of values.
+
+    Each value has a number. The numbers of a row's first columns, as a pair with that of the next
+    one, get a number again, so that numbers stay small whatever the count of columns.
+
+    Attributes:
+        columns: The columns.
+        steps: For each column its wanted values, and the wanted pairs: the number of the columns
+            before, times the count of these values, and the number of the value.
+    """
+
+    columns: tuple[str, ...]
+    steps: tuple[tuple[pa.Array, pa.Array], ...]
+
+    @classmethod
+    def of(cls, keys: KeyList, types: Mapping[str, Type]) -> KeyLookup:
+        """Return the lookup of a list of bound values of columns that are no parts of records."""
+        steps = []
+        before = np.zeros(len(keys.rows), np.int64)
+        for name, column in zip(keys.columns, zip(*keys.rows, strict=True), strict=True):
+            values = _comparable(pa.array(column, type_to_arrow(types[name])))
+            distinct = values.unique()
+            pairs = pa.array(before * len(distinct) + _numbers(values, distinct))
+            wanted = pairs.unique()
+            steps.append((distinct, wanted))
+            before = _numbers(pairs, wanted)
+        return cls(keys.columns, tuple(steps))
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return for each row whether it has a combination; a null has none."""
+        before = np.zeros(batch.num_rows, np.int64)
+        is_met = np.ones(batch.num_rows, dtype=bool)
+        for name, (distinct, wanted) in zip(self.columns, self.steps, strict=True):
+            values = _comparable(batch.column(name).cast(distinct.type))
+            numbers = _numbers(values, distinct)
+            pairs = _numbers(pa.array(before * len(distinct) + numbers), wanted)
+            is_met &= (numbers >= 0) & (pairs >= 0)
+            before = pairs
+        return pa.array(is_met)
+
+
+def split_key_lists(
+    predicate: Predicate, types: Mapping[str, Type]
+) -> tuple[Predicate, list[KeyList]]:
+    """Return the conditions that Arrow evaluates, and the lists of combinations."""
+    rest, lists = [], []
+    for part in conjuncts(predicate):
+        keys = key_list(part)
+        if keys is None or not all(name in types and "." not in name for name in keys.columns):
+            rest.append(part)
+        else:
+            lists.append(keys)
+    return all_of(rest), lists
+
+
+@dataclass(frozen=True, slots=True)
 class RowFilter:
     """Chooses the rows for which a predicate is true. Travels to Spark tasks.
 
     Attributes:
-        condition: The predicate.
+        condition: The predicate, without its lists of combinations.
+        lookups: The lists of combinations.
         column: Column of whole numbers whose values are listed; empty if none is.
         kind: Type of these values.
         passes: For each hash, whether a listed value has it.
     """
 
     condition: pc.Expression
+    lookups: tuple[KeyLookup, ...] = ()
     column: str = ""
     kind: pa.DataType | None = None
     passes: np.ndarray | None = None
@@ -46,8 +114,10 @@ class RowFilter:
     @classmethod
     def of(cls, predicate: Predicate, types: Mapping[str, Type]) -> RowFilter:
         """Return the filter of a bound predicate."""
-        condition = to_arrow_expression(predicate, types)
-        for part in conjuncts(predicate):
+        rest, lists = split_key_lists(predicate, types)
+        condition = to_arrow_expression(rest, types)
+        lookups = tuple(KeyLookup.of(keys, types) for keys in lists)
+        for part in conjuncts(rest):
             listed = _listed(part)
             if listed is None or "." in listed[0] or len(listed[1]) > _MOST_VALUES:
                 continue
@@ -56,13 +126,17 @@ class RowFilter:
             if _is_whole(kind):
                 passes = np.zeros(2**_BITS, dtype=bool)
                 passes[_hashes(pa.array(values, kind))] = True
-                return cls(condition, column, kind, passes)
-        return cls(condition)
+                return cls(condition, lookups, column, kind, passes)
+        return cls(condition, lookups)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the predicate is true."""
         places = self._candidates(batch)
-        return (batch if places is None else batch.take(pa.array(places))).filter(self.condition)
+        chosen = batch if places is None else batch.take(pa.array(places))
+        chosen = chosen.filter(self.condition)
+        for lookup in self.lookups:
+            chosen = chosen.filter(lookup.mask(chosen))
+        return chosen
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray:
         """Return for each row whether the predicate is true."""
@@ -73,7 +147,10 @@ class RowFilter:
         else:
             batch = batch.take(pa.array(places))
         numbered = batch.append_column(_PLACE, pa.array(places))
-        is_met[numbered.filter(self.condition).column(_PLACE).to_numpy()] = True
+        chosen = numbered.filter(self.condition)
+        for lookup in self.lookups:
+            chosen = chosen.filter(lookup.mask(chosen))
+        is_met[chosen.column(_PLACE).to_numpy()] = True
         return is_met
 
     def _candidates(self, batch: pa.RecordBatch) -> np.ndarray | None:
@@ -94,6 +171,17 @@ def _listed(predicate: Predicate) -> tuple[str, tuple[object, ...]] | None:
         case Comparison(column, Op.EQ, value):
             return column, (value,)
     return None
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Return floats with one zero: Arrow's tables of values distinguish -0.0, but not NaNs."""
+    return pc.add(column, 0.0) if pat.is_floating(column.type) else column
+
+
+def _numbers(column: pa.Array, values: pa.Array) -> np.ndarray:
+    """Return the position of each value among some, which are not null; -1 for others."""
+    found: np.ndarray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
+    return found.astype(np.int64)
 
 
 def _is_whole(kind: pa.DataType) -> bool:

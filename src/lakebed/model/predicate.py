@@ -146,8 +146,28 @@ class Or:
         return _join(self.parts, " OR ") or "FALSE"
 
 
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Combinations of values of several columns, one of which a row must have.
+
+    Attributes:
+        columns: The columns.
+        rows: A value of each column, for each combination.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+
+    def values_of(self, column: str) -> tuple[Scalar, ...]:
+        """Return the distinct values of a column."""
+        place = self.columns.index(column)
+        return tuple(dict.fromkeys(row[place] for row in self.rows))
+
+
 Leaf = Comparison | Membership | NullCheck | Like
 Predicate = Leaf | And | Or
+# Arrow evaluates this many combinations one by one about as fast as it looks them up.
+_FEWEST_KEYS = 17
 
 TRUE = And()
 FALSE = Or()
@@ -292,17 +312,48 @@ def complement(predicate: Predicate) -> Predicate:
 def with_lists(predicate: Predicate) -> Predicate:
     """Return the predicate with comparisons of one column that OR joins merged into one list.
 
-    A list is one lookup, instead of a thousand comparisons. Both are true, false and unknown for
-    the same values.
+    A list is one lookup, instead of a thousand comparisons. A list of combinations gets the list
+    of each column beside it, which files are chosen by. All are true, false and unknown for the
+    same values.
     """
     match predicate:
         case And(parts):
             return all_of([with_lists(part) for part in parts])
         case Or(parts):
             flat = any_of([with_lists(part) for part in parts])
-            return _listed(flat.parts) if isinstance(flat, Or) else flat
+            listed = _listed(flat.parts) if isinstance(flat, Or) else flat
+            keys = key_list(listed)
+            if keys is None:
+                return listed
+            columns = [Membership(name, keys.values_of(name)) for name in keys.columns]
+            return all_of([*columns, listed])
         case _:
             return predicate
+
+
+def key_list(predicate: Predicate, fewest: int = _FEWEST_KEYS) -> KeyList | None:
+    """Return the combinations of values that a condition lists; None if it is of another form.
+
+    Args:
+        predicate: A condition such as `a = 1 AND b = 2 OR a = 3 AND b = 4`.
+        fewest: Number of combinations; of fewer, None is returned.
+    """
+    if not isinstance(predicate, Or) or len(predicate.parts) < fewest:
+        return None
+    rows: list[dict[str, Scalar]] = []
+    for part in predicate.parts:
+        if not isinstance(part, And):
+            return None
+        row = {
+            leaf.column: leaf.value
+            for leaf in part.parts
+            if isinstance(leaf, Comparison) and leaf.op is Op.EQ
+        }
+        if len(row) < len(part.parts) or row.keys() != (rows[0] if rows else row).keys():
+            return None
+        rows.append(row)
+    columns = tuple(rows[0])
+    return KeyList(columns, tuple(tuple(row[name] for name in columns) for row in rows))
 
 
 def _listed(parts: Sequence[Predicate]) -> Predicate:

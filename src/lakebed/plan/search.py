@@ -27,6 +27,7 @@ from lakebed.model.predicate import (
     all_of,
     columns_of,
     conjuncts,
+    key_list,
     leaves,
 )
 from lakebed.model.schema import Decimal, Primitive
@@ -48,6 +49,9 @@ _FACTS_A_REQUEST = 25_000
 # A single file is opened in the time of a lookup, which might not even drop it.
 _FEW_FILES = 2
 _UNKNOWN = -1  # for an unknown number of rows
+# Measured: to choose files by each of 10,000 combinations takes two seconds. Of so many, the lists
+# of the single columns, which are conditions too, choose nearly the same files.
+_MANY_KEYS = 256
 
 
 def plan(
@@ -557,6 +561,7 @@ class _Question:
         strict: For each condition, a predicate on partition fields that is true where all rows
             surely match.
         is_impossible: True if the constants alone rule out a match.
+        only_rows: Numbers of the conditions that choose rows, but no files.
     """
 
     constants: Mapping[str, Any]
@@ -564,16 +569,25 @@ class _Question:
     permissive: Predicate
     strict: tuple[Predicate, ...]
     is_impossible: bool
+    only_rows: frozenset[int]
 
 
 def _question_for(state: State, conditions: tuple[Predicate, ...], number: int | None) -> _Question:
     constants = state.lineage.reading(state.layout.stored_schema, number).constants
     known = tuple(simplify(condition, constants) for condition in conditions)
+    only_rows = frozenset(
+        place for place, part in enumerate(known) if key_list(part, _MANY_KEYS) is not None
+    )
+    asked = [part for place, part in enumerate(known) if place not in only_rows]
     return _Question(
         constants=constants,
         conditions=known,
-        permissive=_project(state, all_of(known), strict=False),
-        strict=tuple(_project(state, condition, strict=True) for condition in known),
+        only_rows=only_rows,
+        permissive=_project(state, all_of(asked), strict=False),
+        strict=tuple(
+            FALSE if place in only_rows else _project(state, part, strict=True)
+            for place, part in enumerate(known)
+        ),
         # The predicate itself may be impossible: then the files count as dropped by partition.
         is_impossible=all_of(known) == FALSE != all_of(conditions),
     )
@@ -618,18 +632,22 @@ class _Group:
         """Return the numbers of the conditions that some file may not meet in every row."""
         return [number for number, surely in enumerate(self.surely) if not surely.all()]
 
+    def asked_conditions(self) -> list[int]:
+        """Return the numbers of these conditions without those that choose no files."""
+        return [place for place in self.open_conditions() if place not in self.question.only_rows]
+
     def open_leaves(self) -> tuple[Leaf, ...]:
-        """Return the parts of these conditions."""
+        """Return the parts of the conditions that may still drop files."""
         all_leaves = (
             leaf
-            for number in self.open_conditions()
+            for number in self.asked_conditions()
             for leaf in leaves(self.question.conditions[number])
         )
         return tuple(dict.fromkeys(all_leaves))
 
     def useful_leaves(self, can: Callable[[Leaf], bool]) -> Iterator[tuple[int, list[Leaf]]]:
         """Yield numbers of conditions with the parts whose answer may drop a file."""
-        for number in self.open_conditions():
+        for number in self.asked_conditions():
             useful = self._useful(self.question.conditions[number], can)
             if useful:
                 yield number, useful
@@ -656,7 +674,7 @@ class _Group:
     def narrow(self) -> None:
         """Drop the files that cannot match, and record the conditions that are surely met."""
         may = np.ones(len(self.positions), dtype=bool)
-        for number in self.open_conditions():
+        for number in self.asked_conditions():
             condition = self.question.conditions[number]
             may &= self._may(condition)
             self.surely[number] = self.surely[number] | self._surely(condition)
