@@ -26,8 +26,8 @@ from lakebed.model.predicate import (
     Or,
     Predicate,
     all_of,
-    bind,
     columns_of,
+    normalise,
 )
 from lakebed.model.refinement import refine
 from lakebed.model.renaming import with_stored_columns
@@ -107,7 +107,7 @@ class KiteGroup:
         return self._refine(Comparison(field, Op.LT, value))
 
     def _refine(self, leaf: Leaf) -> View:
-        bound = self._view._bound(lambda types: bind(leaf, types))
+        bound = self._view._bound(lambda types: normalise(leaf, types))
         assert not isinstance(bound, And | Or | Like)  # bind changes empty lists only
         return self._view._refined_to(refine(self._view._constraint, bound))
 

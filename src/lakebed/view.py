@@ -39,6 +39,7 @@ from lakebed.model.predicate import (
     columns_of,
     conjuncts,
     from_dnf,
+    normalise,
     roots_of,
 )
 from lakebed.model.refinement import set_of
@@ -238,10 +239,10 @@ class View(Readable):
                 hint="Only SQL text has parameters; give the values in the condition.",
             )
         elif isinstance(predicate, Predicate):
-            condition = self._bound(lambda types: bind(predicate, types))
+            condition = self._bound(lambda types: normalise(predicate, types))
         elif isinstance(predicate, list | tuple):
             terms = from_dnf(predicate)
-            condition = self._bound(lambda types: bind(terms, types))
+            condition = self._bound(lambda types: normalise(terms, types))
         else:
             from lakebed.arrow.expressions import exact_predicate
 

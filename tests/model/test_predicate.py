@@ -210,7 +210,6 @@ def test_binding_gives_values_the_form_of_their_column() -> None:
         (Comparison("n", Op.EQ, "1"), r"Value '1' \(str\) does not fit column 'n' of type long"),
         (Comparison("n", Op.EQ, True), "does not fit"),
         (Comparison("n", Op.EQ, None), "does not fit"),
-        (Comparison("n", Op.EQ, 2**63), "Values are -9223372036854775808"),
         (Membership("n", (1, 1.5)), "does not fit"),
         (Comparison("q", Op.EQ, decimal.Decimal("1.234")), "does not fit"),
         (Comparison("tags", Op.EQ, "a"), "does not fit"),

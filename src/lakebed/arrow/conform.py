@@ -165,6 +165,8 @@ def _check_type(given: Type, declared: Type, place: str, *, by_value: bool = Fal
     if given == declared:
         return None
     match given, declared:
+        case Primitive(), Primitive() if declared.holds(given):
+            return None
         case Primitive(kind=have), Primitive(kind=want) if have in _WIDENS.get(want, ()):
             return None
         case Primitive(kind=have), Primitive(kind=want) if by_value and have in _WIDENS_EXACTLY.get(

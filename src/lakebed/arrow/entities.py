@@ -60,7 +60,7 @@ from lakebed.model.schema import (
     Type,
 )
 from lakebed.model.spark_types import spark_frame_of
-from lakebed.model.values import check_value
+from lakebed.model.values import check_value, integer_limits
 
 ENTITIES_PER_BATCH = 10_000
 
@@ -460,6 +460,9 @@ def to_column(given: Sequence[Any], field: Field) -> pa.Array:
 
 def plain_values(kind: Type) -> tuple[type | None, _Fits]:
     """Return the Python type whose values a column takes unchanged, and a test whether one fits."""
+    if isinstance(kind, Primitive) and kind.bits:
+        low, high = integer_limits(kind)
+        return int, lambda value: low <= value <= high
     if isinstance(kind, Primitive) and kind.kind in _PLAIN:
         return _PLAIN[kind.kind]
     return None, lambda _: False

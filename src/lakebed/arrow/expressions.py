@@ -39,9 +39,9 @@ from lakebed.model.predicate import (
     Predicate,
     all_of,
     any_of,
-    bind,
     escaped,
     negate,
+    normalise,
 )
 from lakebed.model.schema import Type
 from lakebed.model.values import Scalar
@@ -67,7 +67,7 @@ def exact_predicate(expression: Any, types: Mapping[str, Type]) -> Predicate:
             the type of its column.
     """
     try:
-        return bind(_read(expression, types), types)
+        return normalise(_read(expression, types), types)
     except RecursionError as exc:
         raise too_deep() from exc
 

@@ -175,9 +175,11 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pat.is_string(wanted))
     if pat.is_large_binary(have) or pat.is_binary_view(have) or pat.is_fixed_size_binary(have):
         return bool(pat.is_binary(wanted))
-    if any(is_kind(have) for is_kind in (pat.is_int8, pat.is_int16, pat.is_uint8, pat.is_uint16)):
-        # Parquet holds them in 32 bits, and the unsigned ones are below the sign.
-        return bool(pat.is_int32(wanted) or pat.is_int64(wanted))
+    # Parquet holds them in 32 bits, and the unsigned ones are below the sign.
+    if pat.is_int8(have) or pat.is_uint8(have):
+        return bool(pat.is_signed_integer(wanted) and wanted.bit_width > 8)
+    if pat.is_int16(have) or pat.is_uint16(have):
+        return bool(pat.is_signed_integer(wanted) and wanted.bit_width > 16)
     if pat.is_int32(have):
         return bool(pat.is_int64(wanted))
     if pat.is_float32(have):
@@ -219,10 +221,19 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.map_(one.key_type, widest(one.item_type, other.item_type))
     if pat.is_decimal(one) and pat.is_decimal(other) and one.scale == other.scale:
         return other if other.precision > one.precision else one
+    if pat.is_integer(one) and pat.is_integer(other) and pat.is_signed_integer(one) != (
+        pat.is_signed_integer(other)
+    ):
+        one, other = _signed(one), _signed(other)
     is_wider = (pat.is_integer(one) and pat.is_integer(other)) or (
         pat.is_floating(one) and pat.is_floating(other)
     )
     return other if is_wider and other.bit_width > one.bit_width else one
+
+
+def _signed(kind: pa.DataType) -> pa.DataType:
+    """Return the type with a sign that holds the values of a type of whole numbers, if there is one."""
+    return {pa.uint8(): pa.int16(), pa.uint16(): pa.int32()}.get(kind, kind)
 
 
 def _widest_member(name: str, one: pa.StructType, other: pa.StructType) -> pa.Field:

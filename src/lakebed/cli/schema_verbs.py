@@ -261,8 +261,8 @@ def add(
 ) -> None:
     """Add a field; no data file is rewritten.
 
-    TYPE is boolean, int, long, float, double, string, bytes, date, timestamp, timestamp_ntz,
-    'decimal(10, 2)', or a type of Avro as JSON. Rows that lack the field have null, or the default.
+    TYPE is boolean, tinyint, smallint, int, long, float, double, string, bytes, date, timestamp,
+    timestamp_ntz, 'decimal(10, 2)', or a type of Avro as JSON. Rows that lack the field have null, or the default.
     """
     kind = read_type(type_text)
     default = MISSING if default_text is None else read_default(default_text, kind)

@@ -10,6 +10,8 @@ from pyarrow import types as pat
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.names import check_field_name
 from lakebed.model.schema import (
+    SMALLINT,
+    TINYINT,
     Decimal,
     Field,
     Kind,
@@ -41,11 +43,13 @@ _TO_ARROW = {
     Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
 
+_NARROW = {8: pa.int8(), 16: pa.int16()}
+
 _FROM_ARROW = (
     (pat.is_boolean, Kind.BOOLEAN),
     (pat.is_uint64, Kind.UNSIGNED_LONG),
     (lambda t: pat.is_int64(t) or pat.is_uint32(t), Kind.LONG),
-    (pat.is_integer, Kind.INT),
+    (lambda t: pat.is_int32(t) or pat.is_uint16(t), Kind.INT),
     (pat.is_float64, Kind.DOUBLE),
     (pat.is_floating, Kind.FLOAT),
     (lambda t: pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t), Kind.STRING),
@@ -67,8 +71,8 @@ _FROM_ARROW = (
 def schema_from_arrow(schema: pa.Schema, *, strict_names: bool = True) -> Schema:
     """Read a schema from Arrow.
 
-    Narrow types become the next wider type of `Kind`; dictionaries become their value type. The value
-    of `comment` in the metadata of a field becomes its comment.
+    Unsigned and half types become the next wider type, as in Spark; dictionaries become their value
+    type. The value of `comment` in the metadata of a field becomes its comment.
 
     Raises:
         SchemaMismatchError: A type is not supported or nested too deep, or a column has the null
@@ -180,6 +184,10 @@ def type_from_arrow(kind: pa.DataType, *, place: str = "", strict_names: bool = 
         return MapOf(value, kind.item_field.nullable, key)
     if pat.is_struct(kind):
         return Struct(_fields(kind, place, strict_names))
+    if pat.is_int8(kind):
+        return TINYINT
+    if pat.is_int16(kind) or pat.is_uint8(kind):
+        return SMALLINT
     for matches, primitive in _FROM_ARROW:
         if matches(kind):
             return Primitive(primitive)
@@ -220,8 +228,8 @@ def commented(field: Field) -> pa.Field:
 def type_to_arrow(kind: Type) -> pa.DataType:
     """Return one type as an Arrow type; timestamps are in microseconds."""
     match kind:
-        case Primitive(kind=primitive):
-            return _TO_ARROW[primitive]
+        case Primitive(kind=primitive, bits=bits):
+            return _NARROW[bits] if bits else _TO_ARROW[primitive]
         case Decimal(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
         case ListOf(element=element, element_nullable=nullable):

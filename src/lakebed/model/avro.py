@@ -31,6 +31,7 @@ MAX_DEPTH = 50  # levels of nested types; deeper ones may be an attack
 _MAX_GROUPS = 99  # Arrow's reader of Parquet accepts 100 levels; a list or map counts as two
 
 STORED_AS = "lakebed.stored_as"  # of a renamed field: the name of its column in data files
+_BITS = "lakebed.bits"  # of an int: the width of a tinyint or smallint, for which Avro has no type
 _EPOCH_DAY = dt.date(1970, 1, 1)
 
 _PLAIN = {
@@ -158,6 +159,8 @@ class _Reader:
             return _as_map(elements) if logical == "map" else elements
         if name == "map":
             return MapOf(*self._nullable(document.get("values"), f"{place}{{}}", namespace))
+        if name == "int" and document.get(_BITS) in (8, 16):
+            return Primitive(Kind.INT, document[_BITS])
         if name in ("enum", "fixed") or (logical == "decimal" and name == "bytes"):
             return self._leaf(document, place, namespace)
         if isinstance(name, str) and isinstance(logical, str):
@@ -201,7 +204,7 @@ def _as_map(entries: ListOf) -> Type:
             ),
             False,
         ) if key != TEXT:
-            plain = key if isinstance(key, Decimal) else Primitive(key.kind)
+            plain = key if isinstance(key, Decimal) else Primitive(key.kind, key.bits)
             return MapOf(item.type, item.nullable, plain)
     return entries
 
@@ -336,7 +339,7 @@ def check_depth(schema: Schema, *, is_parquet: bool) -> None:
     waiting = [(field.type, field.name, 0, 0) for field in schema.fields]
     while waiting:
         kind, place, depth, groups = waiting.pop()
-        if isinstance(kind, Primitive) and kind.kind not in _TO_LOGICAL and not kind.is_limited:
+        if isinstance(kind, Primitive) and isinstance(_type_to_avro(kind, ""), str):
             continue
         depth += 1
         groups += 1 if isinstance(kind, Struct) else 2
@@ -413,6 +416,8 @@ def _type_to_avro(kind: Type, path: str) -> Any:
             return {"type": "enum", "name": avro_name(path), "symbols": list(symbols)}
         case Primitive(size=int(size)):
             return {"type": "fixed", "name": avro_name(path), "size": size}
+        case Primitive(bits=int(bits)):
+            return {"type": "int", _BITS: bits}
         case Primitive(kind=primitive):
             return _TO_LOGICAL.get(primitive, str(primitive))
         case Decimal(precision=precision, scale=scale):

@@ -203,7 +203,8 @@ def _has_grown(old: Dimension, new: Dimension, schema: Schema) -> bool:
 
 def _check_source(function: PartitionFunction, old: Schema, new: Schema) -> None:
     have, want = find_type(old, function.source), find_type(new, function.source)
-    if have != want:
+    is_same = isinstance(have, Primitive) and isinstance(want, Primitive) and want.holds(have)
+    if have != want and not is_same:  # an int is hashed, and stands in paths, as a tinyint
         raise PartitionSpecError(
             f"Field {function.source!r} of type {have} is the source of partition function "
             f"{function}; it cannot become {want or 'missing'}.",
@@ -264,6 +265,8 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
     match old, new:
         case Primitive(), Primitive() if old == new:
             return _check_limits(old, new, place, number)
+        case Primitive(), Primitive() if new.holds(old):
+            return None
         case Primitive(kind=have), Primitive(kind=want) if want in _PROMOTIONS.get(have, ()):
             return None
         case Decimal(), Decimal() if (
@@ -280,7 +283,8 @@ def _check_type(old: Type, new: Type, place: str, number: int) -> None:
             return _check_record(old.fields, new.fields, f"{place}.", number)
     raise SchemaMismatchError(
         f"Field {place!r} is of type {old} in schema {number} and cannot become {new}.",
-        hint="int may become long or double, float double, date timestamp_ntz, a decimal one of "
+        hint="tinyint may become smallint or int, smallint int, each of them long or double, float "
+        "double, date timestamp_ntz, a decimal one of "
         "more digits; keys of maps stay. Add a field of another name for anything else.",
     )
 

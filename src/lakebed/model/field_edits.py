@@ -13,6 +13,8 @@ from lakebed.model.arrow_types import type_from_arrow
 from lakebed.model.avro import schema_from_avro, schema_to_avro
 from lakebed.model.names import nearest
 from lakebed.model.schema import (
+    SMALLINT,
+    TINYINT,
     Decimal,
     Field,
     Kind,
@@ -25,8 +27,15 @@ from lakebed.model.schema import (
     dotted_types,
 )
 
-_DOCUMENTED = "boolean, int, long, float, double, string, bytes, date, timestamp, timestamp_ntz"
-_BY_NAME = {str(kind): kind for kind in Kind if kind is not Kind.UNSIGNED_LONG}
+_DOCUMENTED = (
+    "boolean, tinyint, smallint, int, long, float, double, string, bytes, date, timestamp, "
+    "timestamp_ntz"
+)
+_BY_NAME = {
+    str(kind): kind
+    for kind in (TINYINT, SMALLINT, *map(Primitive, Kind))
+    if kind.kind is not Kind.UNSIGNED_LONG
+}
 
 
 def with_added(schema: Schema, field: Field) -> Schema:
@@ -100,7 +109,7 @@ def read_type(source: object) -> Type:
     >>> str(read_type("timestamp")), str(read_type("decimal(10, 2)"))
     ('timestamp', 'decimal(10, 2)')
     >>> str(read_type('{"type": "array", "items": "string"}')), str(read_type(pa.int16()))
-    ('list<string>', 'int')
+    ('list<string>', 'smallint')
     """
     if isinstance(source, Primitive | Decimal | ListOf | MapOf | Struct):
         return source
@@ -115,7 +124,7 @@ def read_type(source: object) -> Type:
         )
     text = source.strip()
     if text in _BY_NAME:
-        return Primitive(_BY_NAME[text])
+        return _BY_NAME[text]
     word, _, rest = text.partition("(")
     numbers = [number.strip() for number in rest.removesuffix(")").split(",")]
     if word == "decimal" and rest.endswith(")") and all(map(str.isdecimal, numbers)):

@@ -37,7 +37,7 @@ def widens(have: Type, wanted: Type) -> bool:
         case Decimal(precision=old), Decimal(precision=new):
             return have.scale == wanted.scale and old <= new
         case Primitive(kind=kind), Primitive(kind=other):
-            return (kind, other) in _WIDENED
+            return wanted.holds(have) or (kind, other) in _WIDENED
     return False
 
 

@@ -24,8 +24,10 @@ from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.names import nearest
 from lakebed.model.schema import Kind, Primitive, Type, path_of
 from lakebed.model.values import (
+    INTEGERS,
     Scalar,
-    check_value,
+    compared_value,
+    integer_limits,
     is_nan,
     listed_values,
     parameter_value,
@@ -412,6 +414,40 @@ def check_columns(predicate: Predicate, known: Collection[str]) -> None:
 
 
 def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
+    """Return the predicate in the form that evaluates it on columns of these types.
+
+    A whole number that no field of the type holds is replaced by its nearest end: all values that
+    are not null are less than 300 in a tinyint, and none is equal to it.
+
+    Raises:
+        PredicateError: See `normalise`.
+    """
+
+    def bind_leaf(leaf: Leaf) -> Predicate:
+        kind = types[leaf.column]
+        if not isinstance(kind, Primitive) or kind.kind not in INTEGERS:
+            return leaf
+        return _within(leaf, *integer_limits(kind))
+
+    return map_leaves(normalise(predicate, types), bind_leaf)
+
+
+def _within(leaf: Leaf, low: int, high: int) -> Leaf:
+    """Return a condition on whole numbers with values between two limits only."""
+    all_, none = Comparison(leaf.column, Op.LE, high), Comparison(leaf.column, Op.GT, high)
+    match leaf:
+        case Comparison(op=op, value=int(value)) if not low <= value <= high:
+            met_by_all = (Op.NE, Op.LT, Op.LE) if value > high else (Op.NE, Op.GT, Op.GE)
+            return all_ if op in met_by_all else none
+        case Membership(column, values, negated):
+            kept = tuple(value for value in values if low <= cast(int, value) <= high)
+            if not kept:
+                return all_ if negated else none
+            return leaf if len(kept) == len(values) else Membership(column, kept, negated)
+    return leaf
+
+
+def normalise(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
     """Return the predicate with every value checked against its column's type.
 
     An empty list becomes TRUE or FALSE, since SQL text has no empty lists.
@@ -421,13 +457,13 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
     """
     check_columns(predicate, types)
 
-    def bind_leaf(leaf: Leaf) -> Predicate:
+    def normalise_leaf(leaf: Leaf) -> Predicate:
         kind = types[leaf.column]
         match leaf:
             case NullCheck():
                 return leaf
             case Comparison(column, op, value):
-                return Comparison(column, op, _bind_value(value, kind, column))
+                return Comparison(column, op, _normal_value(value, kind, column))
             case Membership(_, (), negated):
                 return TRUE if negated else FALSE
             case Like(column):
@@ -440,15 +476,15 @@ def bind(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                 is_plain = not (leaf.ignores_case or leaf.negated)
                 return like(column, leaf.pattern) if is_plain else leaf
             case Membership(column, values, negated):
-                bound = tuple(_bind_value(value, kind, column) for value in values)
+                bound = tuple(_normal_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
 
-    return with_lists(map_leaves(predicate, bind_leaf))
+    return with_lists(map_leaves(predicate, normalise_leaf))
 
 
-def _bind_value(value: Scalar, kind: Type, column: str) -> Scalar:
+def _normal_value(value: Scalar, kind: Type, column: str) -> Scalar:
     try:
-        return check_value(parameter_value(value, kind), kind, column)
+        return compared_value(parameter_value(value, kind), kind, column)
     except InvalidInputError as exc:
         raise PredicateError(exc.message, hint=exc.hint) from exc
 

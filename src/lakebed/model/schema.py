@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from lakebed.common.html import MAX_ITEMS, facts_to_html, shortened
 from lakebed.common.shown import cut
@@ -38,15 +38,19 @@ class Kind(StrEnum):
 class Primitive:
     """A type without parts.
 
-    Two types of one kind are equal, whatever values they allow: only writers look at these.
+    Two types of one kind and width are equal, whatever values they allow: only writers look at
+    these.
 
     Attributes:
         kind: The kind of the values.
+        bits: The width of whole numbers that are narrower than an int: 8 of a tinyint, 16 of a
+            smallint; None for all other types.
         symbols: The allowed texts of an enum of Avro; empty for all texts.
         size: The number of bytes of each value of a fixed of Avro; None for any.
     """
 
     kind: Kind
+    bits: Literal[8, 16] | None = None
     symbols: tuple[str, ...] = field(default=(), compare=False)
     size: int | None = field(default=None, compare=False)
 
@@ -55,10 +59,18 @@ class Primitive:
         """True if not all values of the kind are allowed."""
         return bool(self.symbols) or self.size is not None
 
+    def holds(self, other: Primitive) -> bool:
+        """Return whether both are types of whole numbers of 32 bits or less, and this is not narrower."""
+        is_whole = self.kind is other.kind is Kind.INT
+        return is_whole and (self.bits or 32) >= (other.bits or 32)
+
     def __str__(self) -> str:
-        return str(self.kind)
+        return _NARROW_NAMES[self.bits] if self.bits else str(self.kind)
 
 
+_NARROW_NAMES: Final = {8: "tinyint", 16: "smallint"}
+TINYINT: Final = Primitive(Kind.INT, bits=8)
+SMALLINT: Final = Primitive(Kind.INT, bits=16)
 TEXT: Final = Primitive(Kind.STRING)
 
 
@@ -343,8 +355,8 @@ def without_limits(fields: Iterable[Field]) -> tuple[Field, ...]:
 
 def _without_limits(kind: Type) -> Type:
     match kind:
-        case Primitive(kind=own):
-            return Primitive(own)
+        case Primitive(kind=own, bits=bits):
+            return Primitive(own, bits)
         case ListOf(element=inner):
             return replace(kind, element=_without_limits(inner))
         case MapOf(value=inner):

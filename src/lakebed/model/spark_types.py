@@ -11,6 +11,8 @@ from typing import Any
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.names import check_field_name
 from lakebed.model.schema import (
+    SMALLINT,
+    TINYINT,
     Decimal,
     Field,
     Kind,
@@ -24,10 +26,9 @@ from lakebed.model.schema import (
     remedy_for,
 )
 
+_NARROW = {"byte": TINYINT, "short": SMALLINT}
 _FROM_SPARK = {
     "boolean": Kind.BOOLEAN,
-    "byte": Kind.INT,
-    "short": Kind.INT,
     "integer": Kind.INT,
     "long": Kind.LONG,
     "float": Kind.FLOAT,
@@ -39,7 +40,7 @@ _FROM_SPARK = {
     "timestamp_ntz": Kind.TIMESTAMP_NTZ,
 }
 _TO_SPARK = {
-    **{kind: name for name, kind in _FROM_SPARK.items() if name not in ("byte", "short")},
+    **{kind: name for name, kind in _FROM_SPARK.items()},
     # Spark reads Parquet's unsigned 64 bits as this.
     Kind.UNSIGNED_LONG: "decimal(20,0)",
 }
@@ -165,6 +166,8 @@ def _type(document: object, place: str, declared: Type | None) -> Type:
     match document:
         case "void" if declared is not None:
             return declared
+        case str() if document in _NARROW:
+            return _NARROW[document]
         case str() if document in _FROM_SPARK:
             return Primitive(_FROM_SPARK[document])
         case str() if match := _DECIMAL.fullmatch(document):
@@ -244,6 +247,8 @@ def _field_to_spark(field: Field) -> dict[str, Any]:
 
 def _type_to_spark(kind: Type) -> Any:
     match kind:
+        case Primitive(bits=int()):
+            return "byte" if kind == TINYINT else "short"
         case Primitive(kind=primitive):
             return _TO_SPARK[primitive]
         case Decimal(precision=precision, scale=scale):

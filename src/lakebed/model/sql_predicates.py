@@ -39,6 +39,7 @@ from lakebed.model.values import (
     TIMES,
     Scalar,
     check_value,
+    compared_value,
     listed_values,
     parameter_value,
     parse_value,
@@ -634,7 +635,7 @@ class _Reader:
             )
         if isinstance(value, str) and _is_timely(kind):
             return parse_value(value, kind, column)
-        return check_value(value, kind, column)
+        return compared_value(value, kind, column)
 
     def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
         """Return the error for a subtraction, which SQL reads in a date without quotes."""
@@ -703,9 +704,13 @@ def read_column(node: exp.Expr, text: str, types: Mapping[str, Type]) -> str:
 
 
 def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: str) -> Scalar:
-    """Read a literal from a part of a tree, in the type of a column."""
+    """Read a literal from a part of a tree, as a value of a column."""
     check_arguments(node, text)
-    return _Reader(text, types)._literal(node, column)
+    value = _Reader(text, types)._literal(node, column)
+    try:
+        return check_value(value, types[column], column)
+    except InvalidInputError as exc:  # a whole number that only a comparison takes
+        raise PredicateError(exc.message, hint=exc.hint) from exc
 
 
 def operands_of(node: exp.Connector) -> list[exp.Expr]:
@@ -746,7 +751,7 @@ def _number(text: str, kind: Type, column: str) -> Scalar:
         if math.isfinite(number):
             return check_value(number, kind, column)
     elif isinstance(kind, Primitive) and kind.kind in INTEGERS:
-        return parse_value(text, kind, column)
+        return parse_value(text, kind, column, compared_value)
     raise InvalidInputError(
         f"The number {shown(text)[1:-1]} does not fit column {column!r} of type {kind}.",
         hint=f"Give a value of type {kind}.",

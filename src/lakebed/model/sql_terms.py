@@ -20,7 +20,7 @@ from lakebed.model.assignments import (
     Term,
 )
 from lakebed.model.predicate import Leaf, Predicate, bind, columns_of, leaves, map_leaves
-from lakebed.model.schema import Decimal, Field, Kind, Primitive, Struct, Type
+from lakebed.model.schema import SMALLINT, TINYINT, Decimal, Field, Kind, Primitive, Struct, Type
 from lakebed.model.sql_dialect import to_text
 from lakebed.model.sql_predicates import (
     Compared,
@@ -343,12 +343,12 @@ class _TermReader:
                 return decimal_of(node.to)
             except InvalidInputError as exc:
                 raise PredicateError(f"{self._shown(node)}: {exc.message}", hint=exc.hint) from exc
-        for kind, names in _sql_kinds(exp).items():
+        for type_, names in _sql_types(exp).items():
             if node.to.this in names:
-                return Primitive(kind)
+                return type_
         raise PredicateError(
             f"{self._shown(node)} names the type {to_text(node.to)}, which no field has.",
-            hint="Types are boolean, int, bigint, float, double, decimal(p, s), string, binary, "
+            hint="Types are boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), string, binary, "
             "date, timestamp and timestamp_ntz.",
         )
 
@@ -434,9 +434,9 @@ class _TermReader:
         return shown(to_text(node))
 
 
-def _sql_kinds(expressions: object) -> Mapping[Kind, tuple[object, ...]]:
+def _sql_types(expressions: object) -> Mapping[Primitive, tuple[object, ...]]:
     names = expressions.DataType.Type  # type: ignore[attr-defined]  # the module of sqlglot
-    return {
+    plain: Mapping[Kind, tuple[object, ...]] = {
         Kind.BOOLEAN: (names.BOOLEAN,),
         Kind.INT: (names.INT,),
         Kind.LONG: (names.BIGINT,),
@@ -449,6 +449,8 @@ def _sql_kinds(expressions: object) -> Mapping[Kind, tuple[object, ...]]:
         Kind.TIMESTAMP: (names.TIMESTAMP, names.TIMESTAMPTZ, names.TIMESTAMPLTZ),
         Kind.TIMESTAMP_NTZ: (names.TIMESTAMPNTZ,),
     }
+    narrow = {TINYINT: (names.TINYINT,), SMALLINT: (names.SMALLINT,)}
+    return narrow | {Primitive(kind): words for kind, words in plain.items()}
 
 
 def _sql_type(kind: Type) -> str:

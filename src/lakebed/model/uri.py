@@ -33,15 +33,15 @@ from lakebed.model.predicate import (
     Op,
     Predicate,
     all_of,
-    bind,
     check_columns,
     columns_of,
     conjuncts,
+    normalise,
 )
 from lakebed.model.refinement import LOWER, UPPER, set_of
 from lakebed.model.schema import Kind, Primitive, Type
 from lakebed.model.sql_predicates import parse_sql
-from lakebed.model.values import Scalar, parse_value
+from lakebed.model.values import Scalar, compared_value, parse_value
 
 UriKind = Literal["repo", "dataset", "view"]
 KINDS: tuple[UriKind, ...] = ("repo", "dataset", "view")
@@ -181,7 +181,7 @@ def parse_constraints(
                 f"Unknown query field {name!r}.", hint=f"Known are {WHERE} and {VERSION}."
             )
         check_columns(NullCheck(name), types)
-        parts.append(bind(_parse_form(name, form, types[name]), types))
+        parts.append(normalise(_parse_form(name, form, types[name]), types))
     return all_of(parts)
 
 
@@ -217,7 +217,9 @@ def _parse_value(text: str, kind: Type, name: str) -> Scalar:
     try:
         if kind == Primitive(Kind.BYTES):
             return _bytes_from_avro(text, name)
-        return parse_value(urllib.parse.unquote_plus(text, errors="strict"), kind, name)
+        return parse_value(
+            urllib.parse.unquote_plus(text, errors="strict"), kind, name, compared_value
+        )
     except UnicodeDecodeError as exc:
         raise PredicateError(f"{name}={text} is not UTF-8.", hint="Form-encode the text.") from exc
     except InvalidInputError as exc:

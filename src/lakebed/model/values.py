@@ -23,6 +23,15 @@ INTEGER_LIMITS = {
     Kind.UNSIGNED_LONG: (0, 2**64 - 1),
 }
 INTEGERS = frozenset(INTEGER_LIMITS)
+
+
+def integer_limits(kind: Primitive) -> tuple[int, int]:
+    """Return the least and the greatest value of a type of whole numbers."""
+    if kind.bits is None:
+        return INTEGER_LIMITS[kind.kind]
+    return -(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1
+
+
 FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 TIMESTAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 TIMES = TIMESTAMPS | {Kind.DATE}
@@ -53,6 +62,20 @@ def check_value(value: object, kind: Type, place: str) -> Scalar:
             hint=_hint(value, kind),
         )
     return normal
+
+
+def compared_value(value: object, kind: Type, place: str) -> Scalar:
+    """Return a value that a column is compared with, in the one Python form of its type.
+
+    As `check_value`, but a whole number may be one that no field of the type holds.
+
+    Raises:
+        InvalidInputError: The value is not of the type.
+    """
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and isinstance(kind, Primitive) and kind.kind in INTEGERS:
+        return cast(int, value)
+    return check_value(value, kind, place)
 
 
 def plain_value(value: object) -> object:
@@ -132,8 +155,8 @@ def _normalise(value: object, kind: Type) -> Scalar:
     name = kind.kind
     if name is Kind.BOOLEAN:
         return value if isinstance(value, bool) else None
-    if name in INTEGER_LIMITS:
-        low, high = INTEGER_LIMITS[name]
+    if name in INTEGERS:
+        low, high = integer_limits(kind)
         whole = isinstance(value, int) and not isinstance(value, bool)
         return value if whole and low <= value <= high else None  # type: ignore[operator,return-value]  # narrowed by `whole`
     if name in FLOATS:
@@ -209,11 +232,10 @@ def _normalise_time(value: object, *, zoned: bool) -> dt.datetime | None:
 
 def _hint(value: object, kind: Type) -> str:
     if isinstance(kind, Primitive):
-        if kind.kind in INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
-            low, high = INTEGER_LIMITS[kind.kind]
-            is_long = kind.kind is Kind.INT and value in range(*INTEGER_LIMITS[Kind.LONG])
-            wider = " Widen the field to long for it: types='widen', or change_type."
-            return f"Values are {low} to {high}.{wider if is_long else ''}"
+        if kind.kind in INTEGERS and isinstance(value, int) and not isinstance(value, bool):
+            low, high = integer_limits(kind)
+            wider = _wider_hint(value) if kind.kind is Kind.INT else ""
+            return f"Values are {low} to {high}.{wider}"
         if kind.kind is Kind.TIMESTAMP_NTZ and isinstance(value, dt.datetime):
             return "The column has no zone: give a datetime without tzinfo."
         if kind.kind is Kind.DATE:
@@ -223,8 +245,28 @@ def _hint(value: object, kind: Type) -> str:
     return f"Give a value of type {kind}."
 
 
-def parse_value(text: str, kind: Type, place: str) -> Scalar:
+def _wider_hint(value: int) -> str:
+    """Return the advice to widen a field to the type that holds a value; empty if none does."""
+    for wider in (Primitive(Kind.INT, 16), Primitive(Kind.INT), Primitive(Kind.LONG)):
+        low, high = integer_limits(wider)
+        if low <= value <= high:
+            return f" Widen the field to {wider} for it: types='widen', or change_type."
+    return ""
+
+
+def parse_value(
+    text: str,
+    kind: Type,
+    place: str,
+    check: Callable[[object, Type, str], Scalar] = check_value,
+) -> Scalar:
     """Read a value of `kind` from text in the form of paths and SQL literals.
+
+    Args:
+        text: The text.
+        kind: The type.
+        place: Name of the column in the error.
+        check: Checks the value: `compared_value` for one that a column is compared with.
 
     Raises:
         InvalidInputError: The text is not a value of this type.
@@ -237,7 +279,7 @@ def parse_value(text: str, kind: Type, place: str) -> Scalar:
                 f"Text {shown(text)} is not a valid {kind} (column {place!r}).",
                 hint=text_hint(kind),
             ) from exc
-        return check_value(value, kind, place)
+        return check(value, kind, place)
     if isinstance(kind, Decimal):
         try:
             return check_value(decimal.Decimal(text), kind, place)

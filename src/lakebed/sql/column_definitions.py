@@ -9,6 +9,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.partition.function import field_text
 from lakebed.model.schema import (
     MISSING,
+    SMALLINT,
+    TINYINT,
     Field,
     Kind,
     ListOf,
@@ -103,12 +105,15 @@ def type_of(node: exp.DataType) -> Type:
             return MapOf(type_of(parts[1]), key=check_map_key(type_of(parts[0]), to_text(node)))
         case names.STRUCT if parts:
             return Struct(tuple(field_of(part) for part in parts))
-    kind = _KINDS.get(node.this.name)
+    name = node.this.name
+    if name in _NARROW and not parts:
+        return _NARROW[name]
+    kind = _KINDS.get(name)
     if kind is None or parts:
         raise refused(
             f"type {_type_name(node)}",
-            "Types are BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, "
-            "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> and STRUCT<…>.",
+            "Types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, "
+            "BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> and STRUCT<…>.",
         )
     return Primitive(kind)
 
@@ -121,10 +126,9 @@ def _type_name(node: exp.DataType) -> str:
     return text
 
 
+_NARROW = {"TINYINT": TINYINT, "SMALLINT": SMALLINT}
 _KINDS = {
     "BOOLEAN": Kind.BOOLEAN,
-    "TINYINT": Kind.INT,
-    "SMALLINT": Kind.INT,
     "INT": Kind.INT,
     "BIGINT": Kind.LONG,
     "FLOAT": Kind.FLOAT,

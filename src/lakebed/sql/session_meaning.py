@@ -61,6 +61,7 @@ _SQL_OF_TIME = {
     Kind.TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
 }
 _INT_LIMIT = 2**31
+_INTS = frozenset({Kind.INT})
 
 
 class SessionMeaning:
@@ -199,7 +200,7 @@ class SessionMeaning:
             return
         are_integers = all(_is_of(type_, INTEGERS) for type_ in types)
         are_floats = all(_is_of(type_, FLOATS) for type_ in types)
-        are_exact = set(types) == {Primitive(Kind.INT), Primitive(Kind.DOUBLE)}
+        are_exact = {getattr(one, "kind", None) for one in types} == {Kind.INT, Kind.DOUBLE}
         if types[0] != types[1] and not (are_integers or are_floats or are_exact):
             raise self._different(whole)
 
@@ -433,13 +434,16 @@ class SessionMeaning:
                 "Spark computes with FLOATs and other numbers as DOUBLE",
                 "Write CAST(CAST(x AS DOUBLE) * 2 AS FLOAT), with each column in a CAST.",
             )
-        is_narrow = own == {Primitive(Kind.INT)} and not any(
+        is_narrow = all(_is_of(one, _INTS) for one in own) and not any(
             _is_long(part) for part in node.find_all(exp.Literal)
         )
         is_division = isinstance(node, exp.Div)
-        if is_narrow and type_ != Primitive(Kind.INT) and not is_division:
+        widest = max(own, key=_width, default=type_)
+        if is_narrow and type_ != widest and not is_division:
             raise self._different(
-                node, "Spark computes it as INT, which may overflow", "Write CAST(x AS BIGINT)."
+                node,
+                f"Spark computes it as {str(widest).upper()}, which may overflow",
+                "Write CAST(x AS BIGINT).",
             )
         if is_division and any(isinstance(one, Decimal) for one in own):
             raise self._different(node, "Spark computes it as DECIMAL", _IN_SOURCE)
@@ -669,6 +673,10 @@ def _converts(own: Type, wanted: Type, *, is_utc: bool) -> bool:
 
 def _is_of(type_: Type | None, kinds: frozenset[Kind]) -> bool:
     return isinstance(type_, Primitive) and type_.kind in kinds
+
+
+def _width(type_: Type) -> int:
+    return (type_.bits or 32) if isinstance(type_, Primitive) else 0
 
 
 def _is_text(node: exp.Expr) -> bool:

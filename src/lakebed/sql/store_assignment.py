@@ -105,7 +105,7 @@ def _is_taken(given: pa.DataType, kind: Type, *, is_key: bool) -> bool:
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     given = column.type
     if pat.is_nested(given) and pat.is_nested(target):
-        return column
+        return column.cast(target) if _differ_in_width(given, target) else column
     if pat.is_decimal(target) and pat.is_integer(given):
         column = column.cast(pa.decimal128(38, target.scale))  # Arrow judges by the type alone
     if pat.is_decimal(given) and pat.is_floating(target):
@@ -120,6 +120,21 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
             msg = f"{value} is not exactly a value of type float"
             raise pa.ArrowInvalid(msg)
     return cast
+
+
+def _differ_in_width(given: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether two types with parts differ in nothing but the width of whole numbers."""
+    if pat.is_list(given) and pat.is_list(target):
+        return _differ_in_width(given.value_type, target.value_type)
+    if pat.is_map(given) and pat.is_map(target):
+        keys, values = (given.key_type, target.key_type), (given.item_type, target.item_type)
+        return _differ_in_width(*keys) and _differ_in_width(*values)
+    if pat.is_struct(given) and pat.is_struct(target):
+        names = [field.name for field in given]
+        return names == [field.name for field in target] and all(
+            _differ_in_width(one.type, other.type) for one, other in zip(given, target, strict=True)
+        )
+    return bool(given == target or (pat.is_integer(given) and pat.is_integer(target)))
 
 
 def converted_frame(frame: Any, wanted: Mapping[str, Type], keys: Collection[str] = ()) -> Any:
@@ -185,9 +200,8 @@ def _may_lose(given: str, kind: Primitive | Decimal) -> bool:
         return False
     if given.startswith("decimal"):
         return kind.kind not in FLOATS
-    wanted = {Kind.INT: 4, Kind.LONG: 8, Kind.FLOAT: 5, Kind.DOUBLE: 9}.get(kind.kind, 0)
     exact = {(1, 4), (2, 4), (4, 8), (1, 8), (2, 8), (4, 9), (5, 9), (1, 5), (2, 5), (1, 9), (2, 9)}
-    return (widths.get(given, 0), wanted) not in exact
+    return (widths.get(given, 0), widths.get(ddl_type(kind), 0)) not in {(1, 2), *exact}
 
 
 def _sql_name(kind: Type) -> str:

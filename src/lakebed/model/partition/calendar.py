@@ -17,10 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import PartitionSpecError
-from lakebed.model.partition.function import Limits, PartitionFunction, kind_of, to_python
+from lakebed.model.partition.function import (
+    Limits,
+    PartitionFunction,
+    kind_of,
+    primitive_of,
+    to_python,
+)
 from lakebed.model.predicate import Leaf, Predicate
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.values import INTEGER_LIMITS, TIMES, TIMESTAMPS, Scalar, to_micros
+from lakebed.model.values import TIMES, TIMESTAMPS, Scalar, integer_limits, to_micros
 
 CALENDAR_UNITS = ("year", "month", "day", "hour", "minute")
 EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
@@ -114,7 +120,7 @@ class TimeFunction(PartitionFunction, ABC):
         """Return the limits of numbers that fall on some days; None for other types."""
         if kind_of(source) not in _NUMBERS:
             return None
-        low, high = INTEGER_LIMITS[kind_of(source)]
+        low, high = integer_limits(primitive_of(source))
         a_day = self.ticks_a_day(source)
         return max(low, first * a_day), min(high, (last + 1) * a_day - 1)
 

@@ -348,11 +348,16 @@ def flat(source: str) -> str:
     return source.replace(".", "_")
 
 
-def kind_of(source: Type) -> Kind:
-    """Return the kind of a source."""
+def primitive_of(source: Type) -> Primitive:
+    """Return the type of a source."""
     # PartitionStrategy.check has refused all other sources.
     assert isinstance(source, Primitive)
-    return source.kind
+    return source
+
+
+def kind_of(source: Type) -> Kind:
+    """Return the kind of a source."""
+    return primitive_of(source).kind
 
 
 def find_type(schema: Schema, path: str) -> Type | None:

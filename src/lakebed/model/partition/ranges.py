@@ -13,10 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import PartitionSpecError
-from lakebed.model.partition.function import Limits, PartitionFunction, flat, is_in, kind_of
+from lakebed.model.partition.function import (
+    Limits,
+    PartitionFunction,
+    flat,
+    is_in,
+    kind_of,
+    primitive_of,
+)
 from lakebed.model.predicate import Comparison, Leaf, Op, Predicate
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.values import INTEGER_LIMITS, Scalar
+from lakebed.model.values import INTEGER_LIMITS, Scalar, integer_limits
 
 _NUMBERS = frozenset({Kind.INT, Kind.LONG})
 _OTHER_ORDER = "[\ue000-\U0010ffff]"  # letters whose order differs between UTF-16 and UTF-8
@@ -118,7 +125,7 @@ class Range(PartitionFunction):
         """Return the limits of numbers, up to the last bound; None for texts."""
         if kind_of(source) not in _NUMBERS:
             return None
-        low, high = INTEGER_LIMITS[kind_of(source)]
+        low, high = integer_limits(primitive_of(source))
         return low, min(high, int(self.bounds[-1]))
 
     def accepts(self, value: Scalar, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
@@ -141,7 +148,7 @@ class Range(PartitionFunction):
         if kind_of(source) not in _NUMBERS:
             return None
         index = int(image)  # type: ignore[arg-type]  # an index
-        low, high = INTEGER_LIMITS[kind_of(source)]
+        low, high = integer_limits(primitive_of(source))
         below = int(self.bounds[index - 1]) if index else low - 1
         return min(int(self.bounds[index]), high) - max(below, low - 1)
 
@@ -262,7 +269,7 @@ class FixedRange(PartitionFunction):
 
     def limits(self, source: Type) -> Limits | None:
         """Return the limits of the type: no stored value exceeds them."""
-        return INTEGER_LIMITS[kind_of(source)]
+        return integer_limits(primitive_of(source))
 
     def is_ordered(self, source: Type) -> bool:  # noqa: ARG002 - see PartitionFunction
         """Return True: greater numbers are in greater ranges."""
@@ -270,7 +277,7 @@ class FixedRange(PartitionFunction):
 
     def count_of(self, image: Scalar, source: Type) -> int | None:
         """Return how many numbers of the type are in a range."""
-        low, high = INTEGER_LIMITS[kind_of(source)]
+        low, high = integer_limits(primitive_of(source))
         start = int(image)  # type: ignore[arg-type]  # the start of a range
         multiple = start // self.size * self.size  # the lowest start may not be a multiple
         return min(high, multiple + self.size - 1) - max(low, start) + 1

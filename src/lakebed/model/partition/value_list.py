@@ -13,11 +13,11 @@ import pyarrow as pa
 from lakebed.errors import PartitionSpecError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.evaluate import matches
-from lakebed.model.partition.function import PartitionFunction, flat, is_in, kind_of
+from lakebed.model.partition.function import PartitionFunction, flat, is_in, kind_of, primitive_of
 from lakebed.model.partition.ranges import is_long, is_text
 from lakebed.model.predicate import FALSE, TRUE, Leaf, Membership, NullCheck, Predicate, any_of
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.values import INTEGER_LIMITS, Scalar
+from lakebed.model.values import INTEGERS, Scalar, integer_limits
 
 _NUMBERS = frozenset({Kind.INT, Kind.LONG})
 
@@ -83,7 +83,7 @@ class Values(PartitionFunction):
 
     def _own(self, source: Type) -> dict[Scalar, int]:
         """Return the set index of each value that a source of this type can have."""
-        return _first_sets(self.sets, kind_of(source))
+        return _first_sets(self.sets, primitive_of(source))
 
     def accepts(self, value: Scalar, source: Type) -> bool:
         """Return whether a set holds the value."""
@@ -139,8 +139,8 @@ class Values(PartitionFunction):
 
 
 @lru_cache(maxsize=256)
-def _first_sets(sets: tuple[tuple[Any, ...], ...], kind: Kind) -> dict[Scalar, int]:
-    low, high = INTEGER_LIMITS.get(kind, (None, None))
+def _first_sets(sets: tuple[tuple[Any, ...], ...], source: Primitive) -> dict[Scalar, int]:
+    low, high = integer_limits(source) if source.kind in INTEGERS else (None, None)
     indices: dict[Scalar, int] = {}
     for value, index in [(value, index) for index, group in enumerate(sets) for value in group]:
         if low is None or low <= value <= high:

@@ -234,6 +234,8 @@ def _struct(fields: Sequence[Field], path: str) -> dict[str, Any]:
 
 def _type(kind: Type, path: str) -> str | dict[str, Any]:
     match kind:
+        case Primitive(bits=int(bits)):
+            return "byte" if bits == 8 else "short"
         case Primitive(kind=primitive):
             if primitive not in _KINDS:
                 raise InvalidInputError(

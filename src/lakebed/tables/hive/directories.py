@@ -190,5 +190,5 @@ def _is_widened(have: Type, wanted: Type) -> bool:
     return (
         isinstance(have, Primitive)
         and isinstance(wanted, Primitive)
-        and (have.kind, wanted.kind) in _WIDENED
+        and (wanted.holds(have) or (have.kind, wanted.kind) in _WIDENED)
     )

@@ -242,7 +242,7 @@ def _column(field: Field) -> Column:
 
 def _key_type(name: str, kind: Type) -> str:
     if isinstance(kind, Primitive) and kind.kind in _PARTITION_KINDS:
-        return _PARTITION_KINDS[kind.kind]
+        return ddl_type(kind)
     raise InvalidInputError(
         f"Partition field {name!r} is of type {kind}, which does not read back from the text that "
         "a metastore stores.",
@@ -258,8 +258,8 @@ def ddl_type(kind: Type) -> str:
     'array<struct<`n`:bigint>>'
     """
     match kind:
-        case Primitive(kind=primitive):
-            return _KINDS[primitive]
+        case Primitive(kind=primitive, bits=bits):
+            return str(kind) if bits else _KINDS[primitive]
         case Decimal(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
         case ListOf(element=element):

@@ -33,7 +33,7 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import encode_level, encode_path
 from lakebed.model.kite_forms import parse_expression, parse_properties
 from lakebed.model.layout import Layout
-from lakebed.model.schema import MISSING, Kind, Primitive, Schema, Type
+from lakebed.model.schema import MISSING, SMALLINT, TINYINT, Kind, Primitive, Schema, Type
 from lakebed.model.values import Scalar, parse_value
 from lakebed.store.base import Store
 from lakebed.tables.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
@@ -47,7 +47,7 @@ _OWN_PROPERTIES = frozenset(
 )
 _SCHEMA_FILE = re.compile(r"([0-9]{1,9})\.avsc")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-_WHOLE = {Primitive(Kind.INT), Primitive(Kind.LONG)}
+_WHOLE = {TINYINT, SMALLINT, Primitive(Kind.INT), Primitive(Kind.LONG)}
 _COMPRESSIONS = {
     ("avro", "deflate"): "deflate",
     ("avro", "bzip2"): "bzip2",
