@@ -10,6 +10,8 @@ from lakebed import CsvOptions
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import (
     MISSING,
+    SMALLINT,
+    TINYINT,
     Decimal,
     Field,
     Kind,
@@ -25,6 +27,8 @@ LONG, TEXT = Primitive(Kind.LONG), Primitive(Kind.STRING)
 FLAT: dict[str, Type] = {
     "l": LONG,
     "i": Primitive(Kind.INT),
+    "i1": TINYINT,
+    "i2": SMALLINT,
     "u": Primitive(Kind.UNSIGNED_LONG),
     "d": Primitive(Kind.DOUBLE),
     "f": Primitive(Kind.FLOAT),
@@ -48,6 +52,8 @@ NESTED: dict[str, Type] = {
 GOOD = {
     "l": ["0", "1", "-5", "123456789012345678", "7"],
     "i": ["0", "42", "-2147483648", "2147483647"],
+    "i1": ["0", "42", "-128", "127", "-99"],
+    "i2": ["0", "-32768", "32767", "999"],
     "u": ["0", "18446744073709551615", "9"],
     "d": ["0.5", "1.25", "-3", "1e5", "0.1", "123456.789", "1E-7", "0.30000000000000004"],
     "f": ["0.5", "0.1", "16777217", "1e10"],
@@ -94,6 +100,8 @@ EDGE = {
     "q": ["1.125", "0.1250", "00.125"],
     "d": ["-0", "1e999", "9007199254740993"],
     "l": ["9223372036854775808", "-0", "1.0", "+1"],
+    "i1": ["128", "-129", "99.0", "1e1", "300"],
+    "i2": ["32768", "-32769", "9999.0", "65536"],
 }
 _ODD_VALUES = [
     *("null", "1", "-0", "1.0", "1.5", '"x"', "true", "[]", "{}", "[1]", '{"x":1,"w":"a"}'),

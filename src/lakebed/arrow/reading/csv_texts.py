@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,9 @@ _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
 _NUMBER = "-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?"
 # Arrow's CSV parser and its casts differ in others, such as blanks around a number.
-_PLAIN_FORMS = {
+_PLAIN_FORMS: Mapping[Kind | int, str] = {
+    8: "0|-?[1-9][0-9]?",
+    16: "0|-?[1-9][0-9]{0,3}",
     Kind.BOOLEAN: "true|false",
     Kind.INT: "0|-?[1-9][0-9]{0,8}",
     Kind.LONG: "0|-?[1-9][0-9]{0,17}",
@@ -84,7 +87,7 @@ def has_plain_form(texts: pa.ChunkedArray, kind: Type) -> np.ndarray:
         form = _plain_form_of(kind)
     else:
         assert isinstance(kind, Primitive)
-        form = _PLAIN_FORMS[kind.kind]
+        form = _PLAIN_FORMS[kind.bits or kind.kind]
     fits = pc.match_substring_regex(texts, f"^({form})$")
     if isinstance(kind, Primitive) and kind.kind in _WITH_DAYS:
         days = pc.utf8_slice_codeunits(texts, 0, 10)
