@@ -81,8 +81,8 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
 def delta_difference(footer: pq.FileMetaData, stored: Schema) -> str:
     """Return why a data file of Delta does not fit its schema; empty if it does.
 
-    The schema of the table says what a time is, and readers take one without a zone in a file of
-    some writers as UTC.
+    The schema of the table decides what a time is. Some writers leave the zone of an instant out of
+    files, and readers take such times as UTC.
     """
     return _difference(footer, stored, partial(_reads_as, takes_utc=True))
 
@@ -203,8 +203,8 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType, *, takes_utc: bool = False
     if pat.is_decimal(have) and pat.is_decimal(wanted):
         return bool(have.scale == wanted.scale and have.precision <= wanted.precision)
     if pat.is_timestamp(have) and pat.is_timestamp(wanted):
-        # INT96, which Spark writes by default, has no zone but is an instant. What another time
-        # without a zone means, only a table can say.
+        # INT96, which Spark writes by default, has no zone but is an instant. The meaning of other
+        # times without a zone is known from the schema of a table only.
         is_utc = takes_utc and have.tz is None
         return is_utc or have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
     if pat.is_list(have) or pat.is_large_list(have) or pat.is_fixed_size_list(have):

@@ -38,7 +38,7 @@ class Kind(StrEnum):
 class Primitive:
     """A type without parts.
 
-    Two types of one kind and width are equal, whatever values they allow: only writers look at
+    Two types of one kind and width are equal, even if they allow other values: only writers look at
     these.
 
     Attributes:
