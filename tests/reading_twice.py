@@ -102,7 +102,7 @@ def read_file(reader: FormatReader, file: RawFile, refused_share: int = 0) -> Re
         error = f"{type(exc).__name__}: {exc.message}"
     return Reading(
         schema=batches[0].schema if batches else None,
-        rows=[row for batch in batches for row in _plain_rows(batch)],
+        rows=[row for batch in batches for row in plain_rows(batch)],
         rejects=sorted(rejects, key=lambda one: (one.line_number, one.line, one.reason)),
         ignored=ignored,
         error=error,
@@ -130,11 +130,11 @@ def _settled(chunk: Chunk, share: int) -> Iterator[Reject | tuple[pa.RecordBatch
 
 
 def _refuse_some(batch: pa.RecordBatch, share: int) -> None:
-    if share and any(zlib.crc32(row.encode()) % share == 0 for row in _plain_rows(batch)):
+    if share and any(zlib.crc32(row.encode()) % share == 0 for row in plain_rows(batch)):
         raise InvalidInputError("A check refuses a row.")
 
 
-def _plain_rows(batch: pa.RecordBatch) -> list[str]:
+def plain_rows(batch: pa.RecordBatch) -> list[str]:
     """Return rows as texts: NaN equals itself, and Python lacks some years."""
     columns = []
     for column in batch.columns:

@@ -118,6 +118,12 @@ def test_a_mark_of_byte_order_within_a_file_stays_in_its_cell(
     assert rows == ["('\\ufeffa', '1')", "('\\ufeffb', '2')"]
 
 
+def test_a_number_that_is_too_large_for_a_decimal_is_refused(tmp_path: Path) -> None:
+    rows, _ = read_lines(tmp_path, b"m,q\n1234567.25,0.5\n12345678,0.5\n1,1\n-3,-0.125\n", "m q")
+
+    assert rows == ["('1234567.25', '0.500')", "('-3.00', '-0.125')"]
+
+
 def test_half_of_a_surrogate_pair_is_a_bad_line_and_no_cut_file() -> None:
     document = b'{"s":"\\ud800"}'
 

@@ -83,8 +83,42 @@ class Chunk(ABC):
         return self.part(0, middle), self.part(middle, len(self))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """The rows of some files together.
+
+    Attributes:
+        rows: The rows, in the order of the files.
+        row_counts: Number of rows of each file.
+        is_derived: As in a chunk.
+    """
+
+    rows: pa.RecordBatch
+    row_counts: list[int]
+    is_derived: bool = False
+
+
 class FormatReader(ABC):
-    """Reads the raw files of one format as data for one dataset."""
+    """Reads the raw files of one format as data for one dataset.
+
+    Attributes:
+        checks_in_chunks: True if `chunks` raises what `check` raises, before it yields anything.
+        reads_packs: True if `pack` may return rows.
+    """
+
+    checks_in_chunks = False
+    reads_packs = False
+
+    def pack(self, texts: Sequence[bytes]) -> Pack | None:  # noqa: ARG002 - of some formats
+        """Return the rows of small files, if all of their lines certainly fit.
+
+        Args:
+            texts: Whole contents of the files, uncompressed, without a byte order mark.
+
+        Returns:
+            The rows; None if some line is in question, or fields would be left out.
+        """
+        return None
 
     @abstractmethod
     def check(self, file: RawFile) -> None:

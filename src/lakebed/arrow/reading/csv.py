@@ -47,6 +47,8 @@ MAX_RECORD_BYTES = 2**20  # limit of the search for the end of a quoted cell
 class CsvReader(FormatReader):
     """Reads CSV by the types of the dataset; header and schema agree but for unknown columns."""
 
+    checks_in_chunks = True
+
     def __init__(
         self, descriptor: DatasetDescriptor, options: CsvOptions, unknown: Unknown = "reject"
     ) -> None:
@@ -318,15 +320,27 @@ def _csv_type(kind: Type) -> pa.DataType:
     return type_to_arrow(kind)
 
 
-def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
-    if kind != Primitive(Kind.TIMESTAMP):
-        return column
-    try:
+def values_from_csv(column: pa.Array, kind: Type) -> pa.Array:
+    """Return a column as Arrow's parser has read it as values of a type.
+
+    Raises:
+        pa.ArrowInvalid: A value is not of the type.
+    """
+    if kind == Primitive(Kind.TIMESTAMP):
         return to_timestamps(column)
+    if isinstance(kind, Decimal):
+        column.validate(full=True)  # the parser takes 12 for a decimal(3, 2)
+    return column
+
+
+def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
+    try:
+        return values_from_csv(column, kind)
     except pa.ArrowInvalid as exc:
         if len(column) > 1:  # the caller searches many rows for the one that fails
             raise SchemaMismatchError(f"Column {name!r}: {reason_of(exc)}.") from exc
-        raise _no_value(column[0].as_py(), kind, name) from exc
+        text = column[0].as_py()
+        raise _no_value(text if isinstance(text, str) else f"{text:f}", kind, name) from exc
 
 
 def to_timestamps(column: pa.Array) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from lakebed.arrow.reading.blocks import (
     newlines_of,
     settle,
 )
-from lakebed.arrow.reading.chunks import Chunk, Reject, grouped, is_blank, without_blanks
+from lakebed.arrow.reading.chunks import Chunk, Pack, Reject, grouped, is_blank, without_blanks
 from lakebed.arrow.reading.csv import (
     MAX_RECORD_BYTES,
     ROWS_PER_CHUNK,
@@ -29,7 +29,7 @@ from lakebed.arrow.reading.csv import (
     ends_in_quotes,
     join_records,
     open_text,
-    to_timestamps,
+    values_from_csv,
 )
 from lakebed.arrow.reading.csv_texts import (
     blank_lines,
@@ -38,13 +38,50 @@ from lakebed.arrow.reading.csv_texts import (
     has_plain_form,
     is_utf8,
 )
-from lakebed.arrow.reading.files import Line, RawFile
-from lakebed.errors import SchemaMismatchError
-from lakebed.model.schema import Kind, Primitive
+from lakebed.arrow.reading.files import CsvOptions, Line, RawFile
+from lakebed.arrow.reading.unknown import Unknown
+from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.descriptor import DatasetDescriptor
 
 
 class CsvBlockReader(CsvReader):
     """Reads CSV by blocks."""
+
+    reads_packs = True
+
+    def __init__(
+        self, descriptor: DatasetDescriptor, options: CsvOptions, unknown: Unknown = "reject"
+    ) -> None:
+        super().__init__(descriptor, options, unknown)
+        self._parsers: dict[tuple[str, ...], _BlockParser] = {}
+
+    def _parser(self, first_line: bytes) -> _BlockParser:
+        """Return the parser of files that begin with a line.
+
+        Raises:
+            SchemaMismatchError: The header does not fit the dataset.
+        """
+        names = self._names(Line(1, first_line))
+        if names not in self._parsers:
+            parser = _BlockParser(names, self._descriptor, self._options, self._unknown)
+            self._parsers = {names: parser}  # files in a row have the same header
+        return self._parsers[names]
+
+    def pack(self, texts: Sequence[bytes]) -> Pack | None:
+        """Return the rows of small files that begin with the same header; see `FormatReader`."""
+        has_header = self._options.has_header
+        end = texts[0].find(b"\n") + 1
+        head = texts[0][:end]
+        if not end or b'"' in head or b"\r" in head[:-2]:
+            return None
+        if has_header and not all(text.startswith(head) for text in texts):
+            return None
+        try:
+            parser = self._parser(head[:-1])
+        except InvalidInputError:
+            return None
+        bodies = [text[end:] if has_header else text for text in texts]
+        return parser.read_bodies([_with_end(body) for body in bodies])
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
@@ -54,10 +91,9 @@ class CsvBlockReader(CsvReader):
         if block is None or end < 0 or self._is_odd_header(block.data[:end]):
             yield from super().chunks(file)
             return
-        names = self._names(Line(block.first_number, block.data[:end]))
+        parse = self._parser(block.data[:end])
         if self._options.has_header:
             block = block.beginning_at(end + 1, 1)
-        parse = _BlockParser(names, self._descriptor, self._options, self._unknown)
         while block is not None:
             rest_bytes = yield from self._read(block, parse, source)
             block = source.next(at_least=rest_bytes)
@@ -90,6 +126,10 @@ class CsvBlockReader(CsvReader):
             source.give_back(block, read.used_bytes)
         yield from settle(read.parsed, BlockRecords(block, read.ends), parse.judge)
         return len(block.data) - read.used_bytes
+
+
+def _with_end(text: bytes) -> bytes:
+    return text + b"\n" if text and not text.endswith(b"\n") else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +235,22 @@ class _BlockParser(CsvParser):
             return None
         return _ReadBlock(parsed=parsed, used_bytes=used_bytes, ends=ends)
 
+    def read_bodies(self, bodies: Sequence[bytes]) -> Pack | None:
+        """Return the rows of some files; None if some line of them is in question.
+
+        Args:
+            bodies: Contents of the files, without headers; each ends with a newline, or is empty.
+        """
+        if self._others or any(self._is_last_open(body) for body in bodies):
+            return None
+        counts = [body.count(b"\n") for body in bodies]
+        data = b"".join(bodies)
+        read = self.read_block(Block(data, 1)) if data else None
+        if read is None or read.ends is not None or read.parsed.in_question:
+            return None
+        rows = read.parsed.rows
+        return Pack(rows=rows, row_counts=counts) if rows.num_rows == sum(counts) else None
+
     def _is_last_open(self, data: bytes) -> bool:
         """Return whether the last line ends in quotes, if it begins a record."""
         start = data.rfind(b"\n", 0, -1) + 1
@@ -253,9 +309,7 @@ class _BlockParser(CsvParser):
         return _Cells(rows=rows, others=others, ragged=self._ragged)
 
     def _typed(self, table: pa.Table, name: str) -> pa.Array:
-        column = _only_chunk(table, name)
-        is_instant = self._types[name] == Primitive(Kind.TIMESTAMP)
-        return to_timestamps(column) if is_instant else column
+        return values_from_csv(_only_chunk(table, name), self._types[name])
 
     def _read_as_text(self, data: bytes) -> _Cells | None:
         """Return the rows whose texts have a plain form, and a mask of them."""

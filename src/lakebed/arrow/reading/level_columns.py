@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.arrow.conform import Conformer, adding, unknown_field
 from lakebed.arrow.reading.census import Census
-from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.reading.chunks import Chunk, FormatReader, Pack, Reject
 from lakebed.arrow.reading.files import RawFile
 from lakebed.arrow.reading.levels import AS_FOLDERS
 from lakebed.arrow.reading.texts import kind_of_text
@@ -94,7 +94,10 @@ class LevelReader(FormatReader):
         self._descriptor = descriptor
         self._unknown = unknown
         self._is_by_position = is_by_position
-        self._readers = {frozenset[str](): open_reader(descriptor)}
+        plain = open_reader(descriptor)
+        self._readers = {frozenset[str](): plain}
+        self.checks_in_chunks = plain.checks_in_chunks
+        self.reads_packs = plain.reads_packs
 
     def check(self, file: RawFile) -> None:
         """Compare levels, and header or schema of the file, with the dataset."""
@@ -110,6 +113,32 @@ class LevelReader(FormatReader):
         columns = self._columns(file)
         for piece in pieces:
             yield piece if isinstance(piece, Reject) else _LevelChunk(piece, columns)
+
+    def pack_files(self, files: Sequence[RawFile], texts: Sequence[bytes]) -> Pack | None:
+        """Return the rows of small files, with the values of their levels; see `FormatReader.pack`."""
+        first = files[0]
+        if any(file.levels.keys() != first.levels.keys() for file in files):
+            return None
+        pack = self._reader(first).pack(texts)
+        if pack is None or not first.levels:
+            return pack
+        try:
+            columns = [self._columns(file) for file in files]
+        except SchemaMismatchError:
+            return None
+        if any(one.left_out for one in columns):
+            return None
+        added = {name: pack.rows.column(name) for name in pack.rows.schema.names}
+        for name in columns[0].values:
+            if name in added and added[name].null_count < len(added[name]):
+                return None  # the values are compared file by file
+            parts = [
+                pa.repeat(one.values[name], count)
+                for one, count in zip(columns, pack.row_counts, strict=True)
+            ]
+            added[name] = pa.concat_arrays(parts)
+        # Fields of submissions are compared with the documents again: levels are not in these.
+        return Pack(rows=pa.RecordBatch.from_pydict(added), row_counts=pack.row_counts)
 
     def census(self, file: RawFile) -> Census:
         """Return the contents of fields and levels that the dataset lacks."""

@@ -31,6 +31,7 @@ from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
+    Pack,
     Reject,
     is_blank,
     text_lines,
@@ -51,9 +52,23 @@ _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 class JsonReader(FormatReader):
     """JSON lines: one object a line."""
 
+    checks_in_chunks = True
+    reads_packs = True
+
     def __init__(self, descriptor: DatasetDescriptor, unknown: Unknown = "reject") -> None:
         self._descriptor = descriptor
         self._unknown = unknown
+        self._schema = pa.schema(map(field_to_arrow, descriptor.schema.fields))
+
+    def pack(self, texts: Sequence[bytes]) -> Pack | None:
+        """Return the rows of small files; see `FormatReader`."""
+        columns = column_reader(self._descriptor.schema.fields, is_closed=True)
+        lines, line_counts = _lines_of(texts)
+        read = columns.read(lines)
+        if read.in_question:
+            return None
+        rows = pa.RecordBatch.from_arrays(read.columns, schema=self._schema)
+        return Pack(rows=rows, row_counts=line_counts)
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
@@ -62,7 +77,6 @@ class JsonReader(FormatReader):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
         fields = self._descriptor.schema.fields
-        schema = pa.schema(map(field_to_arrow, fields))
         parser = LineParser(parse=self.parse, is_cut=is_cut_object, is_blank=is_blank)
         source, others = BlockSource(file, divided_by=_BLOCKS), frozenset[str]()
         columns = column_reader(fields, is_closed=True)
@@ -72,7 +86,7 @@ class JsonReader(FormatReader):
             if self._unknown == "keep" and others:  # only the reader by lines looks into the values
                 read = read.without(np.logical_or.reduce(list(read.others.values())))
             parsed = ParsedRows(
-                rows=pa.RecordBatch.from_arrays(read.columns, schema=schema),
+                rows=pa.RecordBatch.from_arrays(read.columns, schema=self._schema),
                 records=read.numbers,
                 in_question=read.in_question,
                 left_out={name: mask for name, mask in read.others.items() if mask.any()},
@@ -122,6 +136,9 @@ class SubmissionLinesReader(FormatReader):
     A dataset of another format may leave `uuid` or `document` out of its schema.
     """
 
+    checks_in_chunks = True
+    reads_packs = True
+
     def __init__(self, descriptor: DatasetDescriptor) -> None:
         own = tuple(
             Field(name=name, type=Primitive(Kind.STRING), nullable=False)
@@ -149,6 +166,14 @@ class SubmissionLinesReader(FormatReader):
             yield from settle(parsed, BlockRecords(block, lines=lines), parser)
             if block.after is not None:
                 yield unread(block.after)
+
+    def pack(self, texts: Sequence[bytes]) -> Pack | None:
+        """Return the rows of small files; see `FormatReader`."""
+        lines, line_counts = _lines_of(texts)
+        parsed = self._read(lines)
+        if parsed.in_question:
+            return None
+        return Pack(rows=parsed.rows, row_counts=line_counts, is_derived=parsed.is_derived)
 
     def _read(self, lines: Sequence[bytes]) -> ParsedRows:
         pairs = [line.removesuffix(b"\r").partition(b"\t") for line in lines]
@@ -188,6 +213,19 @@ class SubmissionLinesReader(FormatReader):
         """Return the rows of lines; see `Parse`."""
         batch = lines_to_batch([line.removesuffix(b"\r") for line in lines])
         return with_document_fields(batch, self._fields).select(self._names), Ignored()
+
+
+def _lines_of(texts: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+    """Return the lines of some files, and how many each has."""
+    lines: list[bytes] = []
+    counts = []
+    for text in texts:
+        parts = text.split(b"\n")
+        if not parts[-1]:
+            parts.pop()
+        lines += parts
+        counts.append(len(parts))
+    return lines, counts
 
 
 def _documents(file: RawFile, *, is_submission: bool = False) -> Iterator[dict[str, Any]]:

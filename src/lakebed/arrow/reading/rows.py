@@ -24,7 +24,7 @@ def open_reader(
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
     unknown: Unknown = "reject",
-) -> FormatReader:
+) -> LevelReader:
     """Return the reader of a format, which fills in the levels above files.
 
     Raises:

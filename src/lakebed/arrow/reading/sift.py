@@ -17,6 +17,8 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, reading
+from lakebed.arrow.reading.level_columns import LevelReader
+from lakebed.arrow.reading.packs import packs_of
 from lakebed.arrow.reading.rejects import WAITING
 from lakebed.arrow.reading.rows import is_damage, open_reader
 from lakebed.arrow.reading.unknown import Ignored, Unknown
@@ -64,7 +66,7 @@ class Job:
     rejects_files: bool = False
     stops_early: bool = False
 
-    def open_reader(self) -> FormatReader:
+    def open_reader(self) -> LevelReader:
         """Return the reader of the files."""
         return open_reader(self.format, self.target.descriptor, self.csv, self.unknown)
 
@@ -275,21 +277,21 @@ def sift(
     """
     writer, rejects = KernelWriter(store, job.target), _RejectWriter(store, job)
     reader = job.open_reader()
+    # Declared checks set single rows aside, with the lines that they come from.
+    is_packing = reader.reads_packs and not job.target.descriptor.checks
+    one_by_one: Iterator[tuple[Sequence[RawFile], list[bytes]]] = (([file], []) for file in files)
+    counts: dict[str, Counts] = {}
     try:
-        counts = {}
-        for number, file in enumerate(files):
+        for pack, texts in packs_of(files) if is_packing else one_by_one:
+            for file, became in _sift_pack(
+                pack, texts, len(counts), job, reader, writer, rejects, on_rows
+            ):
+                counts[file.location] = became
+                on_file(file.location, became)
+                if rejects.is_enough:
+                    break
             if rejects.is_enough:
                 break
-            try:
-                looked_at = file.looked_at()
-            except FormatError as exc:
-                rejects.begin()
-                rejects.add(file, Reject(exc.message, 1, b"", exc.hint, "file"))
-                became = Counts(0, 1, is_damaged=True)
-            else:
-                became = _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
-            counts[file.location] = became
-            on_file(file.location, became)
         rejects.flush()
         return Sifted(
             written=writer.finish([file.location for file in files]),
@@ -303,6 +305,72 @@ def sift(
         raise
 
 
+def _sift_pack(
+    files: Sequence[RawFile],
+    texts: Sequence[bytes],
+    first: int,
+    job: Job,
+    reader: LevelReader,
+    writer: KernelWriter,
+    rejects: _RejectWriter,
+    on_rows: OnRows,
+) -> Iterator[tuple[RawFile, Counts]]:
+    """Stage the rows of files, together where all lines fit; yield each file with its counts.
+
+    Args:
+        files: The files.
+        texts: Their contents, if they may be read together.
+        first: Number of the first file.
+        job: The ingest.
+        reader: Reader of the files.
+        writer: Receives the rows.
+        rejects: Receives the lines that do not fit.
+        on_rows: Receives the progress within large files.
+    """
+    if len(texts) > 1:
+        row_counts = _write_pack(files, texts, first, reader, writer)
+        if row_counts is not None:
+            yield from zip(files, (Counts(count, 0) for count in row_counts), strict=True)
+            return
+        middle = len(files) // 2
+        for part in (slice(0, middle), slice(middle, len(files))):
+            yield from _sift_pack(
+                files[part], texts[part], first + part.start, job, reader, writer, rejects, on_rows
+            )
+        return
+    for number, file in enumerate(files, first):
+        try:
+            looked_at = file.looked_at()
+        except FormatError as exc:
+            rejects.begin()
+            rejects.add(file, Reject(exc.message, 1, b"", exc.hint, "file"))
+            yield file, Counts(0, 1, is_damaged=True)
+        else:
+            yield file, _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
+
+
+def _write_pack(
+    files: Sequence[RawFile],
+    texts: Sequence[bytes],
+    first: int,
+    reader: LevelReader,
+    writer: KernelWriter,
+) -> list[int] | None:
+    """Write the rows of files, and return how many each has; None if some row may not fit."""
+    try:
+        pack = reader.pack_files(files, texts)
+        if pack is None:
+            return None
+        checked = writer.checked(pack.rows, is_derived=pack.is_derived)
+    except ReadOnlyError:
+        raise
+    except InvalidInputError:
+        return None
+    numbers = np.arange(first, first + len(files), dtype=np.int32)
+    writer.write_checked(checked, np.repeat(numbers, pack.row_counts))
+    return pack.row_counts
+
+
 def _sift_file(
     file: RawFile,
     number: int,
@@ -314,17 +382,24 @@ def _sift_file(
 ) -> Counts:
     """Stage the rows of one file; return its counts."""
     rejects.begin()
-    refusal = _refusal(file, reader) if job.rejects_files else None
+    refusal = None
+    if job.rejects_files and not reader.checks_in_chunks:
+        refusal = _refusal(file, reader)
     if refusal is not None:
-        rejects.add(file, refusal)
-        return Counts(0, 1, refusal=refusal.reason, refused_row_count=refusal.row_count)
+        return _refuse(file, refusal, rejects)
     watch = Watch()
     file = replace(file, watch=watch)
     row_count = told_count = 0
     ignored = Ignored()
     with reading(file.location):
         pieces = reader.chunks(file)
-    while not rejects.is_enough and (piece := _next_piece(pieces, file)) is not None:
+    try:
+        piece = _next_piece(pieces, file)
+    except (SchemaMismatchError, PartitionSpecError) as exc:
+        if not (job.rejects_files and reader.checks_in_chunks):
+            raise
+        return _refuse(file, _refusal_for(exc, file, reader), rejects)
+    while piece is not None and not rejects.is_enough:
         if isinstance(piece, Reject):
             rejects.add(file, piece)
         else:
@@ -333,6 +408,7 @@ def _sift_file(
             if row_count - told_count >= _ROWS_TOLD:
                 on_rows(row_count - told_count, watch.position)
                 told_count = row_count
+        piece = None if rejects.is_enough else _next_piece(pieces, file)
     return Counts(
         row_count,
         rejects.of_file["line"] + rejects.of_file["rest"],
@@ -349,15 +425,25 @@ def _refusal(file: RawFile, reader: FormatReader) -> Reject | None:
         with reading(file.location):
             reader.check(file)
     except (SchemaMismatchError, PartitionSpecError) as exc:
-        row_count = None
-        with contextlib.suppress(InvalidInputError), reading(file.location):
-            row_count = reader.count(file)
-        reason = exc.message.removeprefix(f"{file.location}: ")
-        return Reject(reason, 1, b"", exc.hint, "file", row_count)
+        return _refusal_for(exc, file, reader)
     except InvalidInputError as exc:
         if not is_damage(exc):
             raise
     return None
+
+
+def _refusal_for(cause: InvalidInputError, file: RawFile, reader: FormatReader) -> Reject:
+    """Return the reject of a whole file."""
+    row_count = None
+    with contextlib.suppress(InvalidInputError), reading(file.location):
+        row_count = reader.count(file)
+    reason = cause.message.removeprefix(f"{file.location}: ")
+    return Reject(reason, 1, b"", cause.hint, "file", row_count)
+
+
+def _refuse(file: RawFile, refusal: Reject, rejects: _RejectWriter) -> Counts:
+    rejects.add(file, refusal)
+    return Counts(0, 1, refusal=refusal.reason, refused_row_count=refusal.row_count)
 
 
 def _next_piece(pieces: Iterator[Chunk | Reject], file: RawFile) -> Chunk | Reject | None:

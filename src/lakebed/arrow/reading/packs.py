@@ -1,0 +1,57 @@
+"""Packs of small files, whose contents are read together: one parse and one batch for all of them."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lakebed.arrow.reading.chunks import without_mark
+from lakebed.arrow.reading.files import STDIN, DamageError, RawFile, pieces_of
+from lakebed.errors import FormatError, InvalidInputError
+
+SMALL_BYTES = 256 * 2**10  # measured: for larger files, what a file costs is less than its rows
+_PACK_BYTES = 2**20
+
+
+def packs_of(files: Sequence[RawFile]) -> Iterator[tuple[Sequence[RawFile], list[bytes]]]:
+    """Yield the files in order: small ones together, with their texts, and each other by itself.
+
+    A text is the whole content, uncompressed, without a byte order mark. A file by itself comes
+    without one.
+    """
+    start, size_bytes = 0, 0
+    texts: list[bytes] = []
+    for number, file in enumerate(files):
+        text = _text_of(file)
+        if text is not None:
+            texts.append(text)
+            size_bytes += len(text)
+            if size_bytes < _PACK_BYTES:
+                continue
+        if texts:
+            yield files[start : start + len(texts)], texts
+        if text is None:
+            yield [file], []
+        start, size_bytes, texts = number + 1, 0, []
+    if texts:
+        yield files[start:], texts
+
+
+def _text_of(file: RawFile) -> bytes | None:
+    """Return the content of a small file; None for a larger, damaged or missing one."""
+    if file.size_bytes > SMALL_BYTES or file.location == STDIN:
+        return None
+    parts, size_bytes = [], 0
+    try:
+        for piece in pieces_of(file.looked_at()):
+            parts.append(piece)
+            size_bytes += len(piece)
+            if size_bytes > SMALL_BYTES:  # it was compressed
+                return None
+    except (DamageError, FormatError, InvalidInputError):
+        return None
+    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException):
+        return None  # the reading of the file by itself names the cause
+    return without_mark(b"".join(parts))
