@@ -5,15 +5,15 @@
 # The Pythons that the package names: `make test-pythons` tests on those that the machine has.
 PYTHONS := 3.13 3.12 3.11
 PYTHON_CANDIDATES := python3 $(PYTHONS:%=python%)
-# The pins of constraints.txt have wheels up to 3.14; PYTHON=… overrides the choice.
+# The pins of locks/develop.txt have wheels up to 3.14; PYTHON=… overrides the choice.
 PYTHON ?= $(shell for candidate in $(PYTHON_CANDIDATES); do \
 	$$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null \
 	&& { echo $$candidate; break; }; done)
 
 VENV := .venv
-# Exact versions of what goes into $(VENV); empty takes the newest of all.
-CONSTRAINTS := constraints.txt
-# Environments that are made of nothing but pins: what constraints-NAME.txt names goes into .venv-NAME.
+# Exact versions, with the hashes of all files, of what goes into $(VENV); empty takes the newest of all.
+LOCK := locks/develop.txt
+# Environments that are made of nothing but pins: what locks/NAME.txt names goes into .venv-NAME.
 PINNED := plateau datalake peers doors dist docs
 KARTOTHEK_VENV := .venv-kartothek
 # kartothek 5.3 knows no later Python; where there is none, make compat-env says so and goes on.
@@ -22,8 +22,12 @@ KARTOTHEK_PYTHON ?= $(shell version=3.9; $(FIND_PYTHON))
 SERVERS := .servers
 # An environment for each Spark that is not the newest, which is in $(VENV).
 OLDER_SPARKS := 40 41 42
-# Environments whose constraints-NAME.txt goes before constraints.txt.
+# Environments whose locks/NAME.txt goes before locks/develop.txt.
 OVERLAID := $(OLDER_SPARKS:%=spark%) pandas3
+LOCKS := develop tools lowest all fuzz $(PINNED) kartothek $(OVERLAID)
+# What the tests need of the project: extras, and groups that `make test` has and the others.
+EXTRAS := spark pandas s3
+GROUPS := test browser lint demo
 BIN := $(VENV)/bin/python
 # By marker: what `make test` leaves to other targets, and what `make quick` takes.
 OUTSIDE := thorough or compat or browser or long
@@ -43,6 +47,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
+.PHONY: locks sbom check-tag
 .PHONY: proof reliability fuzz judge chaos
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
 
@@ -53,7 +58,7 @@ help:
 	@echo "make test-trees  the tests of make test once more, on trees with tiny leaves as heads"
 	@echo "make test-pythons  make test on each Python that the package names, where the machine has it"
 	@echo "make test-lowest  make quick and the command line with the oldest packages that are allowed"
-	@echo "make test-newest  make test with the newest packages, without constraints"
+	@echo "make test-newest  make test with the newest packages, without a lock file"
 	@echo "make test-pandas3  make test with pandas 3"
 	@echo "make thorough   what takes long for what it shows: killed processes, failures at each call, servers, pages"
 	@echo "make compat     comparisons with plateau, kartothek, datalake, Kite and telemetry, as a table"
@@ -90,7 +95,10 @@ help:
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
 	@echo "make dist       the source distribution and the wheel, checked as a package index would"
+	@echo "make sbom       the packages that lakebed[all] takes, as CycloneDX, in build/sbom"
+	@echo "make check-tag  whether TAG=vX.Y.Z may be released: signed, on main, with the number of the package"
 	@echo "make setup      only the environment, in $(VENV)"
+	@echo "make locks      exact versions with hashes, in locks; ARGS=--upgrade takes newer ones"
 	@echo "make clean      remove environments, builds and caches"
 
 setup: $(VENV)/.installed
@@ -98,26 +106,27 @@ compat-env: .venv-plateau/.installed $(KARTOTHEK_VENV)/.installed .venv-datalake
 doors-env: .venv-doors/.installed
 servers-env: $(SERVERS)/.installed
 
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+# The project itself has no hash: it comes last, alone, and is built by what locks/tools.txt names.
+$(VENV)/.installed: pyproject.toml locks/tools.txt $(LOCK)
 	$(call make-venv,$(VENV))
 	@echo "Installing Lakebed and its tools into $(VENV) …"
-	$(BIN) -m pip install --quiet $(CONSTRAINTS:%=-c %) \
-		-e '.[spark,pandas,s3]' --group test --group browser --group lint --group demo
+	$(if $(LOCK),$(call install,$(VENV),$(LOCK)),$(call install-newest,$(VENV)))
+	$(if $(LOCK),$(call install-lakebed,$(VENV)))
 	@touch $@
 
-$(PINNED:%=.venv-%/.installed): .venv-%/.installed: constraints-%.txt
+$(PINNED:%=.venv-%/.installed): .venv-%/.installed: locks/tools.txt locks/%.txt
 	$(call make-venv,.venv-$*)
-	@echo "Installing what constraints-$*.txt names into .venv-$* …"
-	.venv-$*/bin/python -m pip install --quiet -r constraints-$*.txt
+	@echo "Installing what locks/$*.txt names into .venv-$* …"
+	$(call install,.venv-$*,locks/$*.txt)
 	@touch $@
 
 # `without` tells the tests why there is no kartothek to compare with.
-$(KARTOTHEK_VENV)/.installed: constraints-kartothek.txt
+$(KARTOTHEK_VENV)/.installed: locks/kartothek.txt
 	@rm -rf $(KARTOTHEK_VENV) && mkdir $(KARTOTHEK_VENV)
 	@if [ -n "$(KARTOTHEK_PYTHON)" ]; then \
 		echo "Installing kartothek into $(KARTOTHEK_VENV) …"; \
 		$(KARTOTHEK_PYTHON) -m venv $(KARTOTHEK_VENV) && \
-		$(KARTOTHEK_VENV)/bin/python -m pip install --quiet -r constraints-kartothek.txt; \
+		$(call install,$(KARTOTHEK_VENV),locks/kartothek.txt); \
 	else \
 		echo "kartothek 5.3 needs Python 3.9, which was not found; KARTOTHEK_PYTHON names one" \
 		| tee $(KARTOTHEK_VENV)/without; \
@@ -125,7 +134,7 @@ $(KARTOTHEK_VENV)/.installed: constraints-kartothek.txt
 	@touch $@
 
 # Who lacks Go or Cargo gets the servers of the other; tests of a server that is not there say so.
-$(SERVERS)/.installed: constraints-servers.txt
+$(SERVERS)/.installed: locks/servers.txt
 	@mkdir -p $(SERVERS)/bin
 	@for tool in go cargo; do command -v $$tool >/dev/null \
 		|| echo "Servers that are built with $$tool are left out: it is not installed." >&2; done
@@ -136,14 +145,32 @@ $(SERVERS)/.installed: constraints-servers.txt
 		| xargs -n 1 cargo install --quiet --locked --root $(SERVERS) --features binary
 	@touch $@
 
-$(OVERLAID:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml constraints.txt constraints-%.txt
+$(OVERLAID:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml locks/tools.txt locks/develop.txt locks/%.txt
 	$(call make-venv,.venv-$*)
-	@echo "Installing Lakebed with what constraints-$*.txt names into .venv-$* …"
-	@awk -F'==' 'FNR == NR { own[$$1]; print; next } !($$1 in own)' \
-		constraints-$*.txt constraints.txt > .venv-$*/constraints.txt
-	.venv-$*/bin/python -m pip install --quiet -c .venv-$*/constraints.txt \
-		-e '.[spark,pandas,s3]' --group test
+	@echo "Installing Lakebed with what locks/$*.txt names into .venv-$* …"
+	@awk -F'==' 'FNR == NR { own[$$1]; print; next } /^[^ ]/ { is_replaced = $$1 in own } !is_replaced' \
+		locks/$*.txt locks/develop.txt > .venv-$*/lock.txt
+	$(call install,.venv-$*,.venv-$*/lock.txt)
+	$(call install-lakebed,.venv-$*)
 	@touch $@
+
+# ARGS=--upgrade takes newer versions; without it those stay that pyproject.toml and locks/*.in allow.
+locks: $(LOCKS:%=lock-%)
+
+SOURCES = locks/$*.in
+OLDEST_PYTHON = 3.11
+lock-develop: SOURCES = pyproject.toml $(EXTRAS:%=--extra %) $(GROUPS:%=--group %)
+lock-tools: SOURCES = locks/tools.in --constraint locks/develop.txt
+lock-all: SOURCES = pyproject.toml --extra all --constraint locks/develop.txt
+lock-fuzz: SOURCES = --group fuzz --constraint locks/develop.txt
+lock-lowest: SOURCES = pyproject.toml $(EXTRAS:%=--extra %) --group test --constraint locks/lowest.in
+lock-docs: OLDEST_PYTHON = 3.11.5
+lock-kartothek: OLDEST_PYTHON = 3.9
+$(OVERLAID:%=lock-%): SOURCES = locks/$*.in --no-deps
+
+lock-%: .venv-dist/.installed
+	.venv-dist/bin/uv pip compile --quiet --universal --fork-strategy fewest --generate-hashes --no-annotate \
+		--custom-compile-command 'make locks' --python-version $(OLDEST_PYTHON) $(SOURCES) $(ARGS) -o locks/$*.txt
 
 demo: setup
 	$(BIN) examples/flights.py
@@ -178,12 +205,12 @@ test-pythons:
 test-lowest:
 	@python=$$(version=3.11; $(FIND_PYTHON)); \
 	if [ -z "$$python" ]; then echo "make test-lowest needs Python 3.11, which was not found" >&2; exit 1; fi; \
-	$(MAKE) quick PYTHON="$$python" VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt ARGS='tests/cli $(ARGS)'
+	$(MAKE) quick PYTHON="$$python" VENV=.venv-lowest LOCK=locks/lowest.txt ARGS='tests/cli $(ARGS)'
 
 # Made anew each time: what was the newest once says nothing.
 test-newest:
 	rm -rf .venv-newest
-	$(MAKE) test VENV=.venv-newest CONSTRAINTS=
+	$(MAKE) test VENV=.venv-newest LOCK=
 
 test-pandas3: .venv-pandas3/.installed
 	HYPOTHESIS_PROFILE=test .venv-pandas3/bin/python -m pytest $(SLOWEST) $(PARALLEL) -m 'not ($(OUTSIDE))' $(ARGS)
@@ -208,7 +235,7 @@ proof: setup
 # ARGS='--seconds 600 predicate sql' takes more time, or some targets. Where atheris has no wheel,
 # mutations are not guided by coverage.
 fuzz: setup
-	$(BIN) -m pip install --quiet -c constraints.txt --group fuzz \
+	$(call install,$(VENV),locks/fuzz.txt) \
 		|| echo "atheris cannot be installed here: mutations are blind" >&2
 	cd tests && nice $(CURDIR)/$(BIN) -m fuzz $(ARGS)
 
@@ -292,11 +319,28 @@ docs: .venv-docs/.installed
 		.venv-docs/bin/python -m mkdocs build --clean --strict
 	.venv-docs/bin/python tests/site_search.py
 
-# The wheel is built from the source distribution, so that this one is known to be whole.
+# The wheel is built from the source distribution, so that this one is known to be whole; both by what
+# locks/tools.txt names, since an isolated build would take the newest hatchling.
 dist: .venv-dist/.installed
 	rm -rf dist
-	.venv-dist/bin/python -m build --outdir dist .
+	.venv-dist/bin/python -m build --no-isolation --outdir dist .
 	.venv-dist/bin/python -m twine check --strict dist/*
+
+# What `lakebed[all]` needs, at the versions that were tested, with licences: a bill of materials in CycloneDX.
+# It is read from an environment that has nothing else, so the wheels are made in another one.
+sbom: dist
+	rm -rf build/sbom build/wheels && mkdir -p build/sbom
+	.venv-dist/bin/python -m pip wheel --quiet --require-hashes --no-build-isolation --no-deps \
+		-r locks/all.txt --wheel-dir build/wheels
+	.venv-dist/bin/python -m venv --clear --without-pip build/sbom-venv
+	.venv-dist/bin/python -m pip --python build/sbom-venv/bin/python install --quiet --no-index --no-deps \
+		build/wheels/*.whl dist/*.whl
+	.venv-dist/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+		--output-file build/sbom/$$(basename dist/*.tar.gz .tar.gz).cdx.json build/sbom-venv/bin/python
+
+# A tag may be released if it is signed, on main, and has the number of pyproject.toml. TAG=v0.1.0
+check-tag:
+	.ci/check-tag "$$TAG"
 
 bench: setup
 	$(BIN) bench/movielens.py
@@ -383,7 +427,7 @@ define make-venv
 		if $(PYTHON) -c 'import ensurepip' 2>/dev/null && $(PYTHON) -m venv $(1); then :; \
 		elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
 			$(PYTHON) -m venv --clear --without-pip $(1) && \
-			$(PYTHON) -m pip --python $(1)/bin/python install --quiet pip; \
+			$(PYTHON) -m pip --python $(1)/bin/python $(INSTALL_TOOLS); \
 		elif [ "$(SYSTEM_PACKAGES)" = install ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
 			echo "Installing $$package, which this Python needs to make environments …"; \
@@ -396,5 +440,25 @@ define make-venv
 			exit 1; \
 		fi; \
 	fi
-	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'pip>=25.1'
+	@$(1)/bin/python -m pip $(INSTALL_TOOLS)
 endef
+
+INSTALL_TOOLS := install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r locks/tools.txt
+
+# Installs a lock file into an environment. Packages without a wheel are built by the tools that are
+# there already: an isolated build would take the newest ones, without hashes.
+define install
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes -r $(2)
+endef
+
+define install-newest
+$(1)/bin/python -m pip install --quiet -e '.[$(subst $(space),$(comma),$(EXTRAS))]' $(GROUPS:%=--group %)
+endef
+
+define install-lakebed
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+endef
+
+empty :=
+space := $(empty) $(empty)
+comma := ,

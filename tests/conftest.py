@@ -123,7 +123,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.getoption("loadgroup", default=False):  # only workers have it
         marked = [item for item in session.items if item.get_closest_marker("xdist_group")]
         if not all("@" in item.nodeid for item in marked):
-            raise pytest.UsageError("This pytest-xdist does not group tests: take constraints.txt")
+            raise pytest.UsageError(
+                "This pytest-xdist does not group tests: take locks/develop.txt"
+            )
 
 
 def _group_of(item: pytest.Item) -> str | None:

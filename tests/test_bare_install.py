@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lock_files import write_constraints
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,8 +67,9 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = directory.glob("lakebed-*.whl")
     # Without pip of its own: Debian leaves ensurepip out of Python.
     run([sys.executable, "-m", "venv", "--without-pip", directory / "venv"], cwd=directory)
+    constraints = write_constraints("develop", directory / "constraints.txt")
     run(
-        [*pip, "--python", python, "install", "--quiet", "-c", ROOT / "constraints.txt", wheel],
+        [*pip, "--python", python, "install", "--quiet", "-c", constraints, wheel],
         cwd=directory,
     )
     return python

@@ -27,7 +27,7 @@ def test_each_environment_of_pins_has_its_pins():
 
     assert len(pinned) == 6
     for name in pinned:
-        assert (ROOT / f"constraints-{name}.txt").is_file(), name
+        assert (ROOT / f"locks/{name}.txt").is_file(), name
 
 
 def test_help_names_each_target():

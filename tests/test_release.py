@@ -63,7 +63,8 @@ def test_page_on_a_package_index_links_to_this_release_and_to_files_that_exist()
 def test_workflows_call_targets_that_the_makefile_has(workflow):
     jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
     makefile = (ROOT / "Makefile").read_text()
-    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    steps = [step for job in jobs for step in job.get("steps", [])]
+    commands = [step["run"] for step in steps if "run" in step]
     targets = [command.removeprefix("make ") for command in commands if command.startswith("make ")]
     for job in jobs:
         targets += job.get("strategy", {}).get("matrix", {}).get("target", [])
@@ -75,4 +76,8 @@ def test_workflows_call_targets_that_the_makefile_has(workflow):
     ]
 
     assert unknown == []
-    assert all(command == ".ci/run" or command.startswith("make ") for command in commands)
+    of_no_target = [command for command in commands if not command.startswith("make ")]
+    assert {command.partition('"')[0] for command in of_no_target} <= {
+        ".ci/run",
+        "gh release create ",
+    }

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from lock_files import pinned_versions
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
@@ -69,13 +71,14 @@ def test_each_python_and_each_lane_of_versions_has_a_job():
 
 
 def test_the_lowest_lane_takes_the_floors_of_all_packages():
-    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
-    pins = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+    named = (ROOT / "locks" / "lowest.in").read_text().splitlines()
+    floors = dict(line.lower().split("==") for line in named if not line.startswith("#"))
+    pins = pinned_versions("lowest")
 
     assert len(list(needed())) > 30
     for requirement in needed():
-        pin = pins[requirement.name.lower()]
-        assert Version(pin) == floor_of(requirement), requirement
+        name = canonicalize_name(requirement.name)
+        assert Version(pins[name]) == Version(floors[name]) == floor_of(requirement), requirement
 
 
 def test_a_package_has_one_floor_wherever_it_is_named():

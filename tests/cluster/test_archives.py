@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lock_files import write_constraints
 from standalone import Cluster, Driver, python_environment
 
 import lakebed
@@ -34,11 +35,12 @@ def environment(directory: Path) -> Path:
     )
     (wheel,) = directory.glob("lakebed-*.whl")
     packages = [str(wheel), "pandas<3", "venv-pack", "setuptools<81"]
+    constraints = write_constraints("develop", directory / "constraints.txt")
     subprocess.run(
         [
             *pip,
             *("--python", str(programs / "python"), "install"),
-            *("-c", str(ROOT / "constraints.txt"), *packages),
+            *("-c", str(constraints), *packages),
         ],
         check=True,
     )
