@@ -1,7 +1,8 @@
 """Damage every object of each kind in each way, and record what became of it.
 
-cd tests && python -m damage --results FILE            all objects of all lakes: minutes
-cd tests && python -m damage --results FILE --few      one object of each kind
+cd tests && python -m damage --results FILE            all objects of all lakes, every byte of a head
+                                                       and of a data file of each kind: half an hour
+cd tests && python -m damage --results FILE --few      one object of each kind, 100 flips of a file
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import argparse
 import json
 import platform
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
 
-from damage.matrix import DAMAGES, damages, json_flips, tried
+from damage.flips import FILES, flip_bits
+from damage.matrix import DAMAGES, damages, tried
 from damage.silent import reason_of
 
-FLIPS = 160  # of a head in JSON
+FEW_FLIPS = 100  # of a file
 
 
 def _main() -> None:
@@ -51,10 +54,18 @@ def _main() -> None:
         "machine": f"{platform.system()} {platform.machine()}",
         "day": time.strftime("%Y-%m-%d"),
         "rows": rows,
-        "json_flips": json_flips(FLIPS),
+        "flips": {name: _flips(name, FEW_FLIPS if given.few else None) for name in FILES},
     }
     given.results.parent.mkdir(parents=True, exist_ok=True)
     given.results.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _flips(name: str, count: int | None) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        found = flip_bits(name, Path(folder), count)
+    sys.stdout.write(f"flips of a {name}: {dict(found.counts)}\n")
+    sys.stdout.writelines(f"  {flip}\n" for flip in found.wrong)
+    return {"size": found.size, "counts": found.counts}
 
 
 if __name__ == "__main__":

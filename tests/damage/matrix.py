@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -381,22 +380,3 @@ def _live_rows(store: MemoryStore) -> list[tuple[str, int]]:
 @cache
 def _live(lake: str) -> Sequence[tuple[str, int]]:
     return _live_rows(lake_of(lake).store())
-
-
-def json_flips(count: int) -> dict[str, int]:
-    """Flip random bits of a head in JSON, which has no checksum; return how many were noticed.
-
-    Args:
-        count: Number of flips, each in a head of its own.
-    """
-    rng = random.Random(1)
-    key = "d.by-dataset-metadata.json"
-    data, sound = lake_of("document").now[key], truth("document")
-    counts = dict.fromkeys(("named", "without effect", "silent"), 0)
-    for _ in range(count):
-        place, mask = rng.randrange(len(data)), 1 << rng.randrange(8)
-        flipped = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
-        found, errors = _answers(Damage(KINDS[0], "flipped bit", "document", key, flipped).store())
-        is_other = any(text != sound[name] for name, text in found.items())
-        counts["named" if errors else "silent" if is_other else "without effect"] += 1
-    return counts
