@@ -778,6 +778,8 @@ class Repository(RefusesFormerNames):
         partition fields that are not fields. Only the datasets that the query names are opened, each
         at its current version. Filters are passed to the planner, so files are skipped as for a
         view. A query cannot change anything or name a file. Texts of times without a zone are UTC.
+        `batch_id`, `batch_time` and `run` are hidden columns of each dataset, unless it has columns of
+        these names: a query that names them gets them, and `SELECT *` leaves them out.
 
         MERGE, UPDATE, DELETE, INSERT, CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE, OPTIMIZE,
         VACUUM and RESTORE are read in the dialect of Spark, and each becomes one commit of the verb

@@ -18,10 +18,12 @@ from lakebed.arrow.pushed import fields_of, shallow, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, roots_of
+from lakebed.model.lineage import simplify
+from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, map_leaves, roots_of
 from lakebed.model.schema import Decimal, Primitive, Struct, Type
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import to_arrow_expression
+from lakebed.plan.footprint_columns import with_footprint
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.plan.search import plan
 from lakebed.store.base import Store
@@ -156,10 +158,15 @@ class _Rows:
         """
         filters = (*self.filters, *(() if pushed is None else (shallow(pushed),)))
         pushed_down = all_of([weaker_predicate(one, self._types) for one in filters])
-        chosen = self.chosen
-        if next(leaves(pushed_down), None) is not None or pushed_down == FALSE:
-            narrower = all_of([chosen.predicate, pushed_down])
+        chosen, footprint = self.chosen, self.chosen.layout.footprint
+        plannable = map_leaves(pushed_down, lambda leaf: TRUE if leaf.column in footprint else leaf)
+        if next(leaves(plannable), None) is not None or plannable == FALSE:
+            narrower = all_of([chosen.predicate, plannable])
             chosen = plan(chosen.state, narrower, requests=0, store=self.store)
+            if footprint:
+                chosen = with_footprint(self.store, chosen, footprint)
+        if plannable != pushed_down:
+            chosen = _of_footprint(chosen, pushed_down)
         wanted = list(self.names) if columns is None else columns
         if isinstance(wanted, Mapping):
             wanted = {name: shallow(value) for name, value in wanted.items()}
@@ -359,6 +366,19 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         filtered: PlannedDataset = super().filter(expression)
         filtered._rows = replace(self._rows, filters=(*self._rows.filters, expression))
         return filtered
+
+
+def _of_footprint(chosen: ScanPlan, condition: Predicate) -> ScanPlan:
+    """Return the plan without the files whose footprint excludes a condition."""
+    names = chosen.layout.footprint
+    return replace(
+        chosen,
+        files=tuple(
+            file
+            for file in chosen.files
+            if simplify(condition, {name: file.partition[name] for name in names}) != FALSE
+        ),
+    )
 
 
 def _check_format(chosen: ScanPlan) -> None:

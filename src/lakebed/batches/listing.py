@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.common.html import facts_to_html
-from lakebed.model.keys import started_ms
-from lakebed.model.values import EPOCH
+from lakebed.model.footprint import started_at
 from lakebed.state.history import Entry, replay
 from lakebed.state.readable import protected_batches, protected_versions
 from lakebed.state.reservation import BatchRecord
@@ -93,18 +92,6 @@ class Batch:
                 "protected": "yes" if self.is_protected else "no",
             },
         )
-
-
-def started_at(batch_id: int) -> dt.datetime | None:
-    """Return the start time of the run of a batch; None if its id is not a valid time.
-
-    >>> started_at(1449784608123).isoformat(), started_at(1449784608).year
-    ('2015-12-10T21:56:48.123000+00:00', 2015)
-    """
-    try:
-        return EPOCH + dt.timedelta(milliseconds=started_ms(batch_id))
-    except OverflowError:
-        return None
 
 
 def committed_batches(

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.footprint import types_of as footprint_types
 from lakebed.model.keys import (
     ADOPTED_PREFIX,
     BATCH_ID,
@@ -257,6 +258,8 @@ class Layout:
         is_ours: True if Lakebed created the dataset and can commit to it.
         has_former_levels: True if directories of former dimensions are read too. A level that such
             a directory lacks is null.
+        footprint: Columns of the footprint of rows that a read may name; see
+            `lakebed.model.footprint`.
     """
 
     name: str
@@ -266,6 +269,7 @@ class Layout:
     lineage: Lineage = field(default_factory=Lineage)
     is_ours: bool
     has_former_levels: bool = False
+    footprint: tuple[str, ...] = ()
 
     @classmethod
     def of_ours(
@@ -301,7 +305,7 @@ class Layout:
     def column_types(self) -> dict[str, Type]:
         """All columns that can be read, with their types."""
         fields = {field.name: field.type for field in self.descriptor.schema}
-        return {**fields, **self.partition_types}
+        return {**fields, **self.partition_types, **footprint_types(self.footprint)}
 
     @property
     def file_column_types(self) -> dict[str, Type]:

@@ -164,6 +164,7 @@ class DataFile:
         recorded: Recorded size and checksum, which are verified before the content is used; None
             for no verification.
         share: The part of the file to read, in row groups of Parquet; None for all of it.
+        run: Run that wrote its rows; None without a named run, and where no footprint is read.
     """
 
     key: str
@@ -175,6 +176,7 @@ class DataFile:
     row_count: int | None = None
     recorded: Recorded | None = None
     share: Share | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

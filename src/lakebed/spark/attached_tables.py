@@ -11,9 +11,11 @@ from lakebed.common.given import given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
 from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
+from lakebed.model.footprint import FOOTPRINT, hidden_columns
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.sql_heads import FirstWords
+from lakebed.plan.footprint_columns import with_footprint
 from lakebed.plan.search import plan
 from lakebed.spark.attached_names import Attachment, add_attachment, check_free, remove_attachment
 from lakebed.spark.planned_frame import read_frame
@@ -83,12 +85,14 @@ class AttachedTables:
         store: Store,
         prefix: str,
         datasets: tuple[str, ...] | None,
+        footprint: Collection[str],
     ) -> None:
         """Use `attach` instead."""
         self._spark = spark
         self._store = store
         self._prefix = prefix
         self._datasets = datasets
+        self._footprint = footprint
         self._views: dict[str, _View] = {}
         self._commits: dict[str, int] = {}
         self._given_up: set[str] = set()  # in lower case
@@ -287,6 +291,9 @@ class AttachedTables:
 
         everything = plan(state, TRUE, requests=0, store=store)
         columns = state.layout.table_columns
+        if self._footprint:
+            everything = with_footprint(store, everything, self._footprint)
+            columns += hidden_columns(columns)
         return read_frame(self._spark, store, everything, columns, choose=choose)
 
 
@@ -314,6 +321,7 @@ def attach(
     prefix: str = "",
     datasets: str | Iterable[str] | None = None,
     sql: bool = False,
+    footprint: bool = False,
 ) -> AttachedTables:
     """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
 
@@ -339,6 +347,9 @@ def attach(
             view. It returns a frame with one row about the change, or with the rows of DESCRIBE,
             and refreshes the views. All other statements are passed on to Spark, as are those that
             do not come through this session object. `detach` undoes it.
+        footprint: Also show `batch_id`, `batch_time` and `run`, at the end: the batch that wrote
+            a row, the time when it began, and its run. A column of the dataset of such a name takes
+            its place. With a `prefix` of their own, such views can be beside others.
 
     Returns:
         The views, to refresh and detach.
@@ -359,6 +370,8 @@ def attach(
     if datasets is not None:
         datasets = given_names("datasets", datasets)
     session = get_session(spark)
-    attached = AttachedTables(session, repository.store, prefix, datasets).refresh()
+    attached = AttachedTables(
+        session, repository.store, prefix, datasets, FOOTPRINT if footprint else ()
+    ).refresh()
     attached._begin(cast("TakesSql", repository) if sql else None)
     return attached

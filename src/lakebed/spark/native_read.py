@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
 from lakebed.model.predicate import Leaf, Predicate, map_leaves, roots_of
 from lakebed.model.schema import (
@@ -125,6 +129,7 @@ def read_natively(
     partitions, schema = layout.partition_types, layout.descriptor.schema
     needed = needed_columns(plan, names)
     from_path = [name for name in partitions if name in needed]
+    hidden = [name for name in layout.footprint if name in needed]
     stored = [name for name in layout.stored_schema.names if name in needed]
     read = list(older.held_fields(stored))
     read_types = {field.name: field.type for field in read}
@@ -160,6 +165,8 @@ def read_natively(
 
         frame = with_pruning(spark, frame, held_types, places, listing, len(labels))
     held = {field.stored_name: field.name for field in map(layout.stored_schema.get, stored)}
+    if hidden:
+        frame = _with_footprint(spark, frame, plan, hidden)
     if schema.is_renamed:
         # All at once: two fields may have exchanged their names.
         frame = frame.select(
@@ -192,6 +199,27 @@ def read_natively(
             for name in names
         ]
     )
+
+
+def _with_footprint(
+    spark: SparkSession, frame: DataFrame, plan: Scan, hidden: Sequence[str]
+) -> DataFrame:
+    """Add columns of the footprint, found by the name of the file that holds a row."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    layout = plan.layout
+    file_name = f"lakebed_{uuid.uuid4().hex}"
+    columns = {
+        file_name: pa.array(
+            [split_label(file.label)[1] + layout.descriptor.file_suffix for file in plan.files]
+        )
+    }
+    for name in hidden:
+        values = [file.partition[name] for file in plan.files]
+        columns[name] = pa.array(values, type_to_arrow(layout.column_types[name]))
+    files = F.broadcast(spark.createDataFrame(pa.table(columns)))
+    named = frame.withColumn(file_name, frame.metadataColumn("_metadata").getField("file_name"))
+    return named.join(files, on=file_name, how="left").drop(file_name)
 
 
 def _safe(name: str, kind: Type) -> Column:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from lakebed.model import footprint
 from lakebed.model.keys import split_label
 from lakebed.model.layout import Layout
 from lakebed.plan.plan import DataFile, Share
@@ -21,6 +22,7 @@ _SCHEMA = pa.schema(
         ("checksum", pa.string()),
         ("share_number", pa.int32()),
         ("share_count", pa.int32()),
+        ("run", pa.string()),
     ]
 )
 
@@ -37,6 +39,7 @@ def files_table(files: Sequence[DataFile]) -> pa.Table:
             [file.recorded and file.recorded.checksum for file in files],
             [file.share and file.share.number for file in files],
             [file.share and file.share.count for file in files],
+            [file.run for file in files],
         ],
         schema=_SCHEMA,
     )
@@ -49,7 +52,8 @@ def planned_files(layout: Layout, rows: pa.RecordBatch | pa.Table) -> Iterator[D
         yield DataFile(
             key=layout.key(row["label"]),
             label=row["label"],
-            partition=layout.directory_values(split_label(row["label"])[0]),
+            partition=layout.directory_values(split_label(row["label"])[0])
+            | footprint.values_of(layout.footprint, row["label"], row["run"]),
             is_filtered=row["is_filtered"],
             schema_number=number,
             constants=layout.lineage.reading(layout.stored_schema, number).constants,
@@ -60,4 +64,5 @@ def planned_files(layout: Layout, rows: pa.RecordBatch | pa.Table) -> Iterator[D
             share=None
             if row["share_number"] is None
             else Share(row["share_number"], row["share_count"]),
+            run=row["run"],
         )

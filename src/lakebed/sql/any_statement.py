@@ -24,7 +24,7 @@ from lakebed.sql import (
 from lakebed.sql.lake_access import StatementOrder
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
 from lakebed.sql.session_meaning import check_texts
-from lakebed.sql.statement_source import QuerySource, rows_by_name
+from lakebed.sql.statement_source import QuerySource, opener_by_name
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
@@ -112,7 +112,7 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
     """
     if order.spark is None:
         if not _OF_A_MOMENT.search(without_texts(text)):
-            return asking.ask(text, lambda name: rows_by_name(order, name))
+            return asking.ask(text, opener_by_name(order))
         word = next(quoted_words(text), None)
         if word is not None:
             raise refused(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakebed.arrow.planned import planned_dataset
 from lakebed.arrow.pushed import on_large_stack
 from lakebed.errors import (
     DatasetNotFoundError,
@@ -15,16 +16,23 @@ from lakebed.errors import (
     MissingDependencyError,
     SchemaMismatchError,
 )
+from lakebed.model.footprint import FOOTPRINT, hidden_columns
 from lakebed.model.names import find_alike
 from lakebed.model.schema import Type, find_alike_fields
 from lakebed.model.sql_predicates import why_unreadable
 from lakebed.model.values import is_unicode
+from lakebed.plan.footprint_columns import with_footprint
+from lakebed.sql.hidden_columns import named_footprints, without_hidden
 
 if TYPE_CHECKING:
     import duckdb
     from sqlglot import exp
 
     from lakebed.view import View
+
+OpenTable = Callable[[str, Collection[str]], object]
+"""Returns the rows of a table by name, in a form that DuckDB reads, always of one version. It has the
+given columns of the footprint, as far as it has none of these names itself."""
 
 _EXTRA = "duckdb"
 _FEW_LEVELS = 60  # fit into every stack
@@ -39,14 +47,14 @@ _SETTINGS = {
 
 def ask(
     query: str,
-    open_table: Callable[[str], object],
+    open_table: OpenTable,
     read: tuple[exp.Expr, tuple[str, ...]] | None = None,
 ) -> pa.Table:
     """Return the result of a query.
 
     Args:
         query: A single SELECT; only the tables that it names are opened.
-        open_table: Returns the rows of a table by name, in a form that DuckDB reads.
+        open_table: Opens the tables, by the names that the query has for them.
         read: Its tree and the names of its tables, if the caller has them; None to read the text.
 
     Raises:
@@ -75,27 +83,85 @@ def ask(
     missing: dict[str, DatasetNotFoundError] = {}
     with duckdb.connect(config=dict(_SETTINGS)) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # as in predicates
+        tables = _QueryTables(connection, open_table)
         for name in names:
             try:
-                connection.register(name, open_table(name))
+                tables.register(name)
             except DatasetNotFoundError as exc:
                 missing[name] = exc  # it may be the name of a part of the query itself
-            except duckdb.Error as exc:
-                raise InvalidInputError(
-                    f"DuckDB cannot read the table {name!r}: {_first_paragraph(exc)}",
-                    hint="Cast its columns to other types, or leave them out.",
-                ) from exc
         # From here on the query can read only the registered tables, and cannot change settings.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
-            answer = _answered(connection, query, level_count)
+            try:
+                return _answered(connection, query, level_count)
+            except duckdb.BinderException as exc:
+                # Only now, so that a column of another table, and an alias, keep their meaning.
+                return _with_footprint(tables, query, tree, level_count, exc)
         except duckdb.CatalogException as exc:
             unknown = [missing[name] for name in missing if f"name {name} " in str(exc)]
             raise unknown[0] if unknown else _refused(exc) from exc
         except duckdb.Error as exc:
             raise _refused(exc) from exc
-    return answer
+
+
+class _QueryTables:
+    """The tables of a query, as DuckDB sees them."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, open_table: OpenTable) -> None:
+        self.connection = connection
+        self._open_table = open_table
+        self._shown: dict[str, frozenset[str]] = {}
+
+    def register(self, name: str) -> None:
+        """Make a table known by its name."""
+        self._shown[name] = frozenset(self._register(name, ()))
+
+    def show(self, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Give the tables columns of the footprint; return these by the names of the tables."""
+        return {
+            name: tuple(column for column in self._register(name, wanted) if column not in shown)
+            for name, shown in self._shown.items()
+        }
+
+    def _register(self, name: str, wanted: Collection[str]) -> list[str]:
+        import duckdb
+
+        rows: Any = self._open_table(name, wanted)
+        try:
+            self.connection.register(name, rows)
+        except duckdb.Error as exc:
+            raise InvalidInputError(
+                f"DuckDB cannot read the table {name!r}: {_first_paragraph(exc)}",
+                hint="Cast its columns to other types, or leave them out.",
+            ) from exc
+        return list(rows.schema.names)
+
+
+def _with_footprint(
+    tables: _QueryTables, query: str, tree: exp.Expr, level_count: int, rejected: Exception
+) -> pa.Table:
+    """Return the result of a query that names columns of the footprint.
+
+    Raises:
+        InvalidInputError: Another part of the query would show them.
+        duckdb.BinderException: It names none, or is wrong all the same.
+    """
+    import duckdb
+
+    for wanted in named_footprints(tree):
+        text = without_hidden(query, tree, tables.show(wanted))
+        if not text:
+            raise InvalidInputError(
+                f"DuckDB rejected the query: {_first_paragraph(rejected)}",
+                hint=f"The hidden columns {', '.join(FOOTPRINT)} cannot be named beside PIVOT, "
+                "COLUMNS, NATURAL JOIN or a row as one value: name them in a subquery.",
+            ) from rejected
+        try:
+            return _answered(tables.connection, text, level_count)
+        except duckdb.BinderException as exc:
+            rejected = exc
+    raise rejected
 
 
 def _answered(connection: duckdb.DuckDBPyConnection, query: str, level_count: int) -> pa.Table:
@@ -116,20 +182,28 @@ def _level_count(tree: exp.Expr) -> int:
     return most
 
 
-def rows_of(view: View) -> object:
+def rows_of(view: View, wanted: Collection[str] = ()) -> object:
     """Return the rows of a dataset or view, all its columns, in a form that DuckDB reads.
+
+    Args:
+        view: The dataset or view.
+        wanted: Columns of the footprint to add, unless the dataset has columns of these names.
 
     Raises:
         SchemaMismatchError: DuckDB cannot distinguish two of its columns.
     """
-    layout = view._source.load().state.layout
+    chosen = view.plan()
+    layout = chosen.layout
     columns = layout.table_columns
     check_columns(view._source.name, {column: layout.column_types[column] for column in columns})
-    shown = view.select(*columns)
+    if wanted:
+        chosen = with_footprint(chosen.store, chosen, wanted)
+        hidden = hidden_columns(columns)
+        columns += tuple(name for name in wanted if name in hidden)
     try:
-        return shown.dataset()
+        return planned_dataset(chosen.store, chosen, columns)
     except InvalidInputError:
-        return shown.arrow()
+        return chosen.record_batches(columns).read_all()
 
 
 def check_columns(name: str, types: Mapping[str, Type]) -> None:

@@ -22,7 +22,7 @@ from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Type
 from lakebed.model.spark_types import spark_frame_of
 from lakebed.model.sql_dialect import to_text
-from lakebed.sql.asking import ask, check_tables, rows_of
+from lakebed.sql.asking import OpenTable, ask, check_tables, rows_of
 from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.session_meaning import instant_of
 from lakebed.sql.store_assignment import converted, converted_frame
@@ -129,10 +129,10 @@ class QuerySource:
         check_tables(names)
         return ask(own.sql(dialect="duckdb"), self._open, (own, tuple(names)))
 
-    def _open(self, key: str) -> object:
+    def _open(self, key: str, wanted: Collection[str]) -> object:
         if key in self._order.tables:
             return self._given_table(key)
-        return rows_of(self._snapshot(key))
+        return rows_of(self._snapshot(key), wanted)
 
     def _given_table(self, key: str) -> pa.Table:
         """Return a table of the caller, which is read once for the whole statement."""
@@ -199,15 +199,24 @@ class QuerySource:
             return False
 
 
-def rows_by_name(order: StatementOrder, name: str) -> object:
-    """Return the rows of a given table or of a dataset, in a form that DuckDB reads.
+def opener_by_name(order: StatementOrder) -> OpenTable:
+    """Return a function that opens given tables and datasets by name, each once.
 
-    Raises:
-        DatasetNotFoundError: Neither has the name.
+    It raises DatasetNotFoundError if neither has the name.
     """
-    if name in order.tables:
-        return _read_given(order, name)
-    return rows_of(open_table(order.lake, name))
+    given: dict[str, pa.Table] = {}
+    pinned: dict[str, View] = {}
+
+    def open_by_name(name: str, wanted: Collection[str]) -> object:
+        if name in order.tables:
+            if name not in given:
+                given[name] = _read_given(order, name)
+            return given[name]
+        if name not in pinned:
+            pinned[name] = open_table(order.lake, name).snapshot()
+        return rows_of(pinned[name], wanted)
+
+    return open_by_name
 
 
 def _read_given(order: StatementOrder, name: str) -> pa.Table:
