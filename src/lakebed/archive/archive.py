@@ -54,6 +54,8 @@ DEFAULT_LOOKBACK_DAYS = 14
 _PUSHES_AT_ONCE = 8
 _FIRST_DAY = -719_162  # first day of the calendar, in days since the epoch
 
+TOKEN_VARIABLE = "LAKEBED_ARCHIVE_TOKEN"
+"""Names the token that a server requires and a client sends."""
 _DEFAULT_INDEX = ".lakebed/archive.db"  # hidden from listings of the store
 _indices_in_memory: dict[str, ArchiveIndex] = {}
 
@@ -855,9 +857,11 @@ def open_archive(
 
     Args:
         storage: A path or URL, see `lakebed.store.open_store`. Give each archive its own location.
+            Or the URL of a server, `https://archive.example.org`, as `lakebed archive serve` starts
+            it: that archive can only be read.
         index: `sqlite:///PATH` or `dynamodb://TABLE?region=REGION`. The default for a directory is
-            an SQLite index inside it; for other storage the index is required.
-        storage_options: Settings of the object store.
+            an SQLite index inside it; for other storage the index is required. A server has its own.
+        storage_options: Settings of the object store; of a server its `token`.
         keys: Form of the keys of new files. `id`: `<id>/data`. `original`:
             `<digit>-<where>/<what>/<start>/<id>-<name>`, as in datalake's first releases, for tools
             that use the key; then each file is read twice. Files of both forms are found.
@@ -870,9 +874,35 @@ def open_archive(
         >>> open_archive("s3://raw", index="sqlite:///data/raw.db")
         Archive('s3://raw', index='sqlite:///data/raw.db')
     """
+    if _is_served(storage):
+        return _served(os.fspath(storage), index, storage_options, keys)
     store = open_store(storage, storage_options=storage_options)
     opened = _default_index(store) if index is None else open_index(index)
     return Archive(store, opened, keys=keys)
+
+
+def _is_served(storage: str | os.PathLike[str]) -> bool:
+    return isinstance(storage, str) and storage.casefold().startswith(("http://", "https://"))
+
+
+def _served(
+    url: str,
+    index: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, str] | None,
+    keys: KeyForm,
+) -> Archive:
+    from lakebed.archive.http_client import ServedFiles, ServedIndex
+
+    if index is not None:
+        msg = f"The server {url} has an index of its own, so {os.fspath(index)!r} is not used."
+        raise InvalidInputError(msg, hint="Leave the index out.")
+    options = dict(storage_options or {})
+    token = options.pop("token", "") or os.environ.get(TOKEN_VARIABLE, "")
+    if options:
+        msg = f"Unknown storage option {min(options)!r} of an archive over HTTP."
+        raise InvalidInputError(msg, hint="Known is: token.")
+    files = ServedFiles(url, token)
+    return Archive(files, ServedIndex(files), keys=keys)
 
 
 def _default_index(store: Store) -> ArchiveIndex:

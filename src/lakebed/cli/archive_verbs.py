@@ -24,7 +24,7 @@ from lakebed.archive import (
     ingest_url,
     open_archive,
 )
-from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, times_of
+from lakebed.archive.archive import DEFAULT_LOOKBACK_DAYS, TOKEN_VARIABLE, times_of
 from lakebed.archive.file_keys import KeyForm
 from lakebed.archive.http import serve as serve_archive
 from lakebed.archive.http.server import is_own_address
@@ -42,7 +42,6 @@ INDEX_VARIABLE = "LAKEBED_ARCHIVE_INDEX"
 WHERE_VARIABLE = "LAKEBED_ARCHIVE_WHERE"
 KEYS_VARIABLE = "LAKEBED_ARCHIVE_KEYS"
 QUEUE_VARIABLE = "LAKEBED_ARCHIVE_QUEUE"
-TOKEN_VARIABLE = "LAKEBED_ARCHIVE_TOKEN"
 
 RECORD_COLUMNS = (
     "what",

@@ -95,9 +95,7 @@ class ArchiveIndex(ABC):
         Raises:
             InvalidInputError: `limit` is out of range, or the cursor is not of this query.
         """
-        if not 1 <= limit <= MAX_PAGE_LIMIT:
-            msg = f"A page holds 1 to {MAX_PAGE_LIMIT:,} records; {limit} were requested."
-            raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
+        self._check_limit(limit)
         after = None if cursor is None else decode_cursor(query, self.kind, cursor)
         hits: list[tuple[ArchiveRecord, Position]] = []
         while True:
@@ -112,6 +110,11 @@ class ArchiveIndex(ABC):
             next_cursor = encode_cursor(query, self.kind, hits[limit - 1][1])
         records = tuple(record for record, _ in hits[:limit])
         return Page(records=records, next_cursor=next_cursor)
+
+    def _check_limit(self, limit: int) -> None:
+        if not 1 <= limit <= MAX_PAGE_LIMIT:
+            msg = f"A page holds 1 to {MAX_PAGE_LIMIT:,} records; {limit} were requested."
+            raise InvalidInputError(msg, hint=f"Ask for 1 to {MAX_PAGE_LIMIT:,}.")
 
     def latest(
         self, what: str, where: str, *, first_ms: int, last_ms: int, retracted: bool = False
