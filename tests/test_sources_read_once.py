@@ -320,3 +320,48 @@ def test_stream_is_read_in_pieces(lake: Repository) -> None:
         size = 40 * 50_000 * 16
         assert len(alive) == 40
         assert max(alive) - alive[0] < size
+
+
+def ended_generator() -> Any:
+    rows = (row for row in [{"id": 1, "v": 10}])
+    list(rows)
+    return rows
+
+
+@pytest.mark.parametrize("door", [*DOORS, *NEW_DOORS])
+def test_generator_that_has_ended_is_refused(lake: Repository, door: str) -> None:
+    call = DOORS[door][0] if door in DOORS else NEW_DOORS[door]
+    before = lake["t"].version
+
+    with pytest.raises(InvalidInputError, match="read before"):
+        call(lake, ended_generator())
+
+    assert lake["t"].version == before
+    assert lake.list() == ["t"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: iter([]),
+        lambda: pa.table({"id": pa.array([], pa.int64())}).to_reader(),
+        lambda: (row for row in ()),
+        lambda: map(dict, []),
+    ],
+)
+def test_reader_without_rows_deletes_no_missing_rows_of_a_view(
+    lake: Repository, source: Callable[[], Any]
+) -> None:
+    view = lake["t"].where("id > 1")
+    with pytest.raises(InvalidInputError, match="may have been read before"):
+        view.merge(source(), "id", missing="delete")
+    assert lake["t"].version == 1
+
+    view.merge(source(), "id", missing="delete", missing_where="TRUE")
+    assert lake["t"].where("id > 1").count() == 0
+
+
+def test_empty_table_deletes_the_missing_rows_of_a_view(lake: Repository) -> None:
+    lake["t"].where("id > 1").merge([], "id", missing="delete")
+
+    assert [pair[0] for pair in pairs(lake)] == [1]

@@ -27,10 +27,16 @@ def begin_reading(source: object) -> None:
     """Record that the rows of a source are read now.
 
     Raises:
-        InvalidInputError: It can be read only once, and has been read before, as for a dry run.
+        InvalidInputError: It can be read only once, and has been read before, as for a dry run, or
+            it is a generator that has ended.
     """
-    if not _is_read_once(source):
+    if not is_read_once(source):
         return
+    if isinstance(source, GeneratorType) and source.gi_frame is None:
+        raise InvalidInputError(
+            f"This {type(source).__name__} has ended: its rows have been read before.",
+            hint=_REMEDY,
+        )
     with _lock:
         is_second = _begun.get(id(source)) is source or any(
             begun is source for begun in _begun_builtins
@@ -47,7 +53,8 @@ def begin_reading(source: object) -> None:
         )
 
 
-def _is_read_once(source: object) -> bool:
+def is_read_once(source: object) -> bool:
+    """Return whether a source gives its rows once, and none afterwards."""
     if isinstance(source, pa.RecordBatchReader | GeneratorType):
         return True
     # An iterator of another class may begin again, such as a consumer of a queue.

@@ -52,6 +52,7 @@ from lakebed.model.predicate import (
     any_of,
     bind,
 )
+from lakebed.model.read_once import is_read_once
 from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import TIMES, Scalar, is_nan
@@ -188,7 +189,7 @@ def merge(
             batches = data_batches(plain, of_data, is_dry_run=is_dry_run or store.is_dry_run)
             rows = stack.enter_context(hold(batches))
         if not len(rows):
-            _check_deletes_some(target, clauses)
+            _check_deletes_some(target, clauses, data)
         if not rows.schema.names:
             rows, clauses = _no_rows(clauses, state.descriptor.schema)
         work = _Merge(target, clauses, rows, workers, options, spark if is_distributed else None)
@@ -275,17 +276,29 @@ def _no_rows(
     return HeldRows(keys, []), left
 
 
-def _check_deletes_some(target: MergeTarget, clauses: MergeClauses | OrderedClauses) -> None:
+def _check_deletes_some(
+    target: MergeTarget, clauses: MergeClauses | OrderedClauses, data: object
+) -> None:
     """Check that data without rows does not delete the whole dataset by an option.
 
-    The clauses of a SQL statement say what is deleted, as does a condition or a view.
+    The clauses of a SQL statement say what is deleted, as does a condition or a view. Of a view the
+    rows go only if the data surely has none: a reader may have been read before.
 
     Raises:
-        InvalidInputError: It would.
+        InvalidInputError: It would, or the data may have had rows.
     """
     if not isinstance(clauses, MergeClauses) or clauses.missing != "delete":
         return
-    if clauses.missing_where is None and target.constraint == TRUE:
+    if clauses.missing_where is not None:
+        return
+    if is_read_once(data):
+        raise InvalidInputError(
+            f"Cannot merge the {type(data).__name__}, which gives no rows, into {target.name!r} with "
+            "missing='delete': it may have been read before.",
+            hint="Give its rows as a table or a list. To delete what has no row in it, say so by "
+            'missing_where="TRUE".',
+        )
+    if target.constraint == TRUE:
         raise InvalidInputError(
             f"Cannot merge no rows into {target.name!r} with missing='delete': it would delete all rows.",
             hint='Check the data. To delete all rows, say so by missing_where="TRUE".',
