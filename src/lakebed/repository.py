@@ -18,7 +18,7 @@ from lakebed.common.given import check_given, given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
-from lakebed.dataset import Dataset
+from lakebed.dataset import Dataset, session_of
 from lakebed.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -1125,6 +1125,7 @@ class TreeGroup:
         if_changed: Literal["error", "keep", "replace"] = "error",
         storage_options: Mapping[str, str] | None = None,
         dry_run: bool = False,
+        spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> TelemetryExport:
         """Write the submissions of a view as a telemetry tree, or add them to one.
@@ -1151,6 +1152,9 @@ class TreeGroup:
                 again. For a whole dataset this includes directories without remaining rows.
             storage_options: Settings of the object store.
             dry_run: Write nothing; report the files that would be written.
+            spark: A session whose tasks read and write, each some whole directories; True for the
+                active session, else a local one. None for this process, as in a dry run. Levels
+                that are no partition fields leave less to divide.
             on_progress: Callback for progress; receives the number of rows read.
 
         Returns:
@@ -1189,6 +1193,7 @@ class TreeGroup:
             is_whole=view.constraint == TRUE,
             storage_options=storage_options,
             is_dry_run=dry_run,
+            spark=session_of(spark),
             on_progress=on_progress,
         )
 

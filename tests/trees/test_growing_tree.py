@@ -22,7 +22,7 @@ from lakebed.errors import (
     InvalidInputError,
 )
 from lakebed.store import Store, open_store
-from lakebed.tables.trees.exported import ExportedTree
+from lakebed.tables.trees.exported import Contents, ExportedTree
 
 LINES = DatasetDescriptor(
     schema={
@@ -318,3 +318,15 @@ def test_export_that_is_killed_at_any_write_shows_no_half_day_and_is_finished(
         if not died:
             break
     assert number > 8
+
+
+def test_files_of_a_task_that_was_repeated_are_not_shown(tmp_path: Path) -> None:
+    target = open_store(tmp_path / "tree")
+    tree = ExportedTree.claim(target, ["day"], 0, None)
+    for number in (1, 2):
+        tree.staged.put(f"20130611/00{number}.gz", b"lines")
+
+    tree.show({"20130611": Contents(1, "digest", {"20130611/001.gz": 5})}, (), None)
+    tree.discard()
+
+    assert [info.key for info in target.list("")] == ["20130611/001.gz"]

@@ -79,6 +79,7 @@ _MAX_NAMED = 5  # directories in a note
     "keep the directory, or replace it.",
 )
 @where_option
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 @dry_run_option("Only show the files that would be written.")
 def export(
     output: Output,
@@ -92,6 +93,7 @@ def export(
     record_version: int,
     if_changed: IfChanged,
     where: str | None,
+    is_spark: bool,
     is_dry_run: bool,
 ) -> None:
     """Write submissions as a tree of files for other tools.
@@ -112,6 +114,7 @@ def export(
             options=options,
             if_changed=if_changed,
             dry_run=is_dry_run,
+            spark=True if is_spark else None,
             on_progress=on_progress,
         )
     if is_dry_run:

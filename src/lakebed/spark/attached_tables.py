@@ -210,7 +210,7 @@ class AttachedTables:
             remove_attachment(self._attachment)
             self._attachment = None
         if self._sql is not None:
-            self._sql.give_back()
+            self._sql.remove(self._take)
             self._sql = None
         for name in self.names:
             self._spark.catalog.dropTempView(name)
@@ -231,7 +231,7 @@ class AttachedTables:
             give_up=self._give_up,
         )
         add_attachment(self._attachment)
-        self._sql = SessionSql(self._spark, self._take)
+        self._sql = SessionSql.add(self._spark, self._take)
 
     def _take(self, head: FirstWords) -> Callable[[str], pa.Table] | None:
         dataset = self._dataset_of(head.name)

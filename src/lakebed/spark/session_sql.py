@@ -22,18 +22,28 @@ Take = Callable[[FirstWords], Carry | None]
 class SessionSql:
     """Replacement of `spark.sql`: statements on datasets go to Lakebed, all others to Spark."""
 
-    def __init__(self, spark: SparkSession, take: Take) -> None:
-        """Take over `spark.sql` of a session.
+    def __init__(self, spark: SparkSession) -> None:
+        """Use `add` instead."""
+        self._spark = spark
+        self._takers: list[Take] = []
+        self._had = vars(spark).get("sql")  # if another package has replaced it
+        self._before = spark.sql
+        spark.sql = self  # type: ignore[method-assign]  # the point of it
+
+    @classmethod
+    def add(cls, spark: SparkSession, take: Take) -> SessionSql:
+        """Let a function decide about the statements of a session, before those that were added.
+
+        A session has one replacement, whatever the number of attachments.
 
         Args:
             spark: The session.
             take: Decides about the statements that name a table alone.
         """
-        self._spark = spark
-        self._take: Take | None = take
-        self._had = vars(spark).get("sql")  # of an attachment before
-        self._before = spark.sql
-        spark.sql = self  # type: ignore[method-assign]  # the point of it
+        current = vars(spark).get("sql")
+        replacement = current if isinstance(current, cls) else cls(spark)
+        replacement._takers.insert(0, take)
+        return replacement
 
     def __call__(self, sqlQuery: str, *args: Any, **kwargs: Any) -> Any:  # noqa: N803 - PySpark's name
         """Run a statement, as `SparkSession.sql`.
@@ -41,12 +51,11 @@ class SessionSql:
         Raises:
             InvalidInputError: A statement on a dataset has parameters, or is not taken.
         """
-        if self._take is None:
+        if not self._takers:
             return self._before(sqlQuery, *args, **kwargs)
         catch_up(self._spark)
         head = head_of(sqlQuery) if isinstance(sqlQuery, str) else None
-        is_named = head is not None and head.name not in ("", "?") and not head.qualifier
-        carry = self._take(head) if head is not None and is_named else None
+        carry = self._carrier(head)
         if carry is None or head is None:
             return self._before(sqlQuery, *args, **kwargs)
         if any(args) or any(kwargs.values()):
@@ -56,10 +65,16 @@ class SessionSql:
             )
         return self._spark.createDataFrame(carry(sqlQuery))
 
-    def give_back(self) -> None:
-        """Give `spark.sql` back, or pass all on if another attachment has taken it since."""
-        self._take = None
-        if vars(self._spark).get("sql") is not self:
+    def _carrier(self, head: FirstWords | None) -> Carry | None:
+        """Return what carries out a statement; None to leave it to Spark."""
+        if head is None or head.name in ("", "?") or head.qualifier:
+            return None
+        return next(filter(None, (take(head) for take in list(self._takers))), None)
+
+    def remove(self, take: Take) -> None:
+        """Undo `add`; after the last, give `spark.sql` back if nobody has replaced it since."""
+        self._takers.remove(take)
+        if self._takers or vars(self._spark).get("sql") is not self:
             return
         if self._had is None:
             del self._spark.sql

@@ -250,6 +250,9 @@ class ExportedTree:
         self._refuse_strays(places)
         if self.notes.is_dry_run:
             return
+        # A task that was killed and repeated may have left other files.
+        shown = {path for contents in places.values() for path in contents.files}
+        self.staged.delete([info.key for info in self.staged.list("") if info.key not in shown])
         pending = _Pending(self.id, {**places, **dict.fromkeys(removed, _NOTHING)})
         self._save(msgspec.structs.replace(self._note, pending=pending))
         self._show(pending, storage_options)

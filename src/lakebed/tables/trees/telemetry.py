@@ -12,18 +12,23 @@ an export reports the directories that several values share.
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
+from lakebed.arrow.formats.file_format import find_reader
 from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWriter
+from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
+from lakebed.arrow.workers import Workers
 from lakebed.common.html import shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
@@ -46,11 +51,16 @@ from lakebed.model.partition.provided import Provided
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Type
 from lakebed.model.telemetry_layout import TelemetryLayout
 from lakebed.model.values import Scalar, format_value, parse_value
-from lakebed.plan.plan import ScanPlan
+from lakebed.plan.plan import DataFile, Scan, ScanPlan
+from lakebed.spark.task_workers import workers_for
+from lakebed.state import file_table
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.tables.trees.exported import Contents, Difference, ExportedTree, LineDigest
 from lakebed.tables.trees.found import ForeignTree, TreeFile, adoption_of, check_folder
 from lakebed.work.adoption import Adoption, check_all_listed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 IfChanged = Literal["error", "keep", "replace"]
 NAMED = 2
@@ -238,6 +248,7 @@ def export(
     is_whole: bool = True,
     storage_options: Mapping[str, str] | None = None,
     is_dry_run: bool = False,
+    spark: SparkSession | None = None,
     on_progress: OnProgress = NO_PROGRESS,
 ) -> TelemetryExport:
     """Write the rows of a plan as a tree, or add them to one; see `Repository.trees.export`.
@@ -252,6 +263,7 @@ def export(
         is_whole: True if the plan has all rows of the dataset.
         storage_options: Settings of the target.
         is_dry_run: Write nothing, and report the files that would be written.
+        spark: Session whose tasks read and write; None for this process, as in a dry run.
         on_progress: As for `Repository.trees.export`.
     """
     options = options or TelemetryOptions()
@@ -269,33 +281,44 @@ def export(
     rules = None if schema is None else _rules(plan.layout, levels, schema)
     names = levels if schema is None else schema.names
     tree = ExportedTree.claim(target, names, options.named, storage_options, is_dry_run=is_dry_run)
-    writer = _TreeWriter(tree.staged, options)
+    is_shared = target.is_shared and not is_dry_run
+    work = _TreeWork(
+        store=store,
+        plan=_readable(store, plan),
+        levels=levels,
+        rules=rules,
+        staged=tree.staged,
+        options=options,
+        export_id=tree.id,
+    )
+    workers = workers_for(
+        spark if is_shared else None, store, threads=1, purpose=f"export {plan.layout.name}"
+    )
+    items = work.items(workers, file_table.read_counts(store, plan.state.lists.files))
+    done = _TreePart()
     try:
         wanted, left = None, _NO_DIFFERENCE
         if not tree.is_new:
-            found = _TreeWriter(tree.staged, options, wanted=())
-            for values, rows in _rows(store, plan, levels, rules, on_progress, "compare"):
-                found.write(values, rows)
-            left = tree.difference(found.contents(), is_whole=is_whole)
+            found = work.run(workers, items, (), Tally(on_progress, f"compare {plan.layout.name}"))
+            left = tree.difference(found.contents, is_whole=is_whole)
             wanted = _to_write(left, target, if_changed)
         if wanted is None or wanted:
-            writer.wanted = wanted
-            for values, rows in _rows(store, plan, levels, rules, on_progress, "export"):
-                writer.write(values, rows)
-            writer.finish()
+            tally = Tally(on_progress, f"export {plan.layout.name}")
+            done = work.run(workers, items, wanted, tally)
         changes = left if if_changed == "replace" else _NO_DIFFERENCE
-        if writer.files or changes.removed:
-            tree.show(writer.written(), changes.removed, storage_options)
+        if done.files or changes.removed:
+            written = {prefix: held for prefix, held in done.contents.items() if held.files}
+            tree.show(written, changes.removed, storage_options)
     finally:
         tree.discard()
     changed = (*left.changed, *left.removed)
     return TelemetryExport(
         target=target.uri,
         version=plan.version,
-        row_count=writer.row_count,
-        size_bytes=sum(writer.files.values()),
-        files=tuple(sorted(writer.files)),
-        shared=tuple(sorted(prefix for prefix, known in writer.values.items() if len(known) > 1)),
+        row_count=done.row_count,
+        size_bytes=sum(done.files.values()),
+        files=tuple(sorted(done.files)),
+        shared=tuple(sorted(prefix for prefix, known in done.values.items() if len(known) > 1)),
         unchanged=left.unchanged,
         replaced=changed if if_changed == "replace" else (),
         kept=changed if if_changed == "keep" else (),
@@ -327,21 +350,137 @@ def _to_write(left: Difference, target: Store, if_changed: IfChanged) -> frozens
     return frozenset(left.new + (left.changed if if_changed == "replace" else ()))
 
 
-def _rows(
-    store: Store,
-    plan: ScanPlan,
-    levels: Sequence[str],
-    rules: Sequence[_Rule] | None,
-    on_progress: OnProgress,
-    verb: str,
-) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
-    """Yield the rows of a plan by the values of their levels."""
-    columns = list(dict.fromkeys((UUID, DOCUMENT, *levels)))
-    tally = Tally(on_progress, f"{verb} {plan.layout.name}")
-    with scan(store, plan, columns) as batches:
-        for batch in batches:
-            tally.add(row_count=batch.num_rows)
-            yield from _grouped(batch, levels, rules)
+def _readable(store: Store, plan: ScanPlan) -> Scan:
+    """Return the plan in a form that tasks read: they do not have the file table."""
+    files = plan.files
+    if find_reader(plan.layout.descriptor.format) is not None:
+        files = tuple(with_recorded(store, plan.file_table, files))
+    return Scan(layout=plan.layout, files=files, residual=plan.residual)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TreePart:
+    """Some directories of a tree, each of them whole.
+
+    Attributes:
+        row_count: Number of lines.
+        files: Sizes in bytes of the written files, by path.
+        values: Dimension values of each directory.
+        contents: Contents of each directory, with the files that were written.
+    """
+
+    row_count: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    values: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    contents: dict[str, Contents] = field(default_factory=dict)
+
+    def joined(self, other: _TreePart) -> _TreePart:
+        """Return both parts, which share no directory."""
+        return _TreePart(
+            row_count=self.row_count + other.row_count,
+            files=self.files | other.files,
+            values=self.values | other.values,
+            contents=self.contents | other.contents,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TreeWork:
+    """Writes the rows of a plan as a tree, in parts that share no directory.
+
+    Attributes:
+        store: The store of the dataset.
+        plan: The rows.
+        levels: Columns of the levels.
+        rules: Allowed values of each level; None to take all.
+        staged: The store for the files.
+        options: Form and compression of the tree.
+        export_id: Id of the export, part of the names of files.
+    """
+
+    store: Store
+    plan: Scan
+    levels: tuple[str, ...]
+    rules: Sequence[_Rule] | None
+    staged: Store
+    options: TelemetryOptions
+    export_id: str
+
+    def items(
+        self, workers: Workers, counts: Mapping[str, tuple[int, int]]
+    ) -> list[tuple[DataFile, ...]]:
+        """Divide the files among workers, so that no two of them write to one directory.
+
+        Args:
+            workers: The workers.
+            counts: Rows and bytes of data files by label.
+        """
+        groups: dict[tuple[str, ...], list[DataFile]] = {}
+        for file in self.plan.files:
+            groups.setdefault(self._known_part(file), []).append(file)
+        sizes = [
+            (sum(counts.get(file.label, (0, 0))[1] for file in files) + len(files), number)
+            for number, files in enumerate(groups.values())
+        ]
+        total = sum(size for size, _ in sizes)
+        count = min(workers.count_for(total, len(self.plan.files)), len(sizes))
+        loads = [(0, number) for number in range(count)]
+        numbers: list[list[int]] = [[] for _ in range(count)]
+        for size, number in sorted(sizes, reverse=True):
+            load, least = heapq.heappop(loads)
+            numbers[least].append(number)
+            heapq.heappush(loads, (load + size, least))
+        every = list(groups.values())
+        return [
+            tuple(file for number in sorted(mine) for file in every[number]) for mine in numbers
+        ]
+
+    def _known_part(self, file: DataFile) -> tuple[str, ...]:
+        """Return the part of a path that the directory of a data file decides.
+
+        Paths that differ have parts that differ, or lie in one group: names that are spelled alike
+        do so for every form of tree.
+        """
+        texts = []
+        for position, level in enumerate(self.levels):
+            if level in file.partition:
+                value = file.partition[level]
+                text = _text(value) if self.rules is None else self.rules[position].text(value)
+                texts.append(_safe(text).replace(".", "_"))
+        return tuple(texts)
+
+    def run(
+        self,
+        workers: Workers,
+        items: Sequence[tuple[DataFile, ...]],
+        wanted: Collection[str] | None,
+        tally: Tally,
+    ) -> _TreePart:
+        """Write directories; without any, sum up what all of them would hold.
+
+        Args:
+            workers: The workers.
+            items: The files of each, as of `items`.
+            wanted: Directories to write; None for all.
+            tally: Counts the rows that were read.
+        """
+        report = tally.listener
+        if report is not NO_PROGRESS:
+            report = workers.listening(lambda row_count: tally.add(row_count=row_count))
+
+        def write(files: tuple[DataFile, ...]) -> _TreePart:
+            writer = _TreeWriter(self.staged, self.options, self.export_id, wanted)
+            plan = replace(self.plan, files=files)
+            columns = list(dict.fromkeys((UUID, DOCUMENT, *self.levels)))
+            with scan(self.store, plan, columns) as batches:
+                for batch in batches:
+                    report(batch.num_rows)
+                    for values, rows in _grouped(batch, self.levels, self.rules):
+                        writer.write(values, rows)
+            return writer.finish()
+
+        parts = workers.map(write, items, _TreePart)
+        return reduce(_TreePart.joined, parts, _TreePart())
 
 
 def _levels(layout: Layout, schema: DimensionSchema | None) -> tuple[str, ...]:
@@ -496,6 +635,7 @@ class _TreeWriter:
     Attributes:
         target: The store for the files.
         options: Form and compression of the tree.
+        export_id: Id of the export: names are the same if a task is repeated.
         wanted: Directories to write; None for all.
         row_count: Number of lines written so far.
         files: Sizes in bytes by path.
@@ -504,6 +644,7 @@ class _TreeWriter:
 
     target: Store
     options: TelemetryOptions
+    export_id: str
     wanted: Collection[str] | None = None
     row_count: int = 0
     files: dict[str, int] = field(default_factory=dict)
@@ -512,17 +653,6 @@ class _TreeWriter:
     _numbers: dict[str, int] = field(default_factory=dict)
     _digests: dict[str, LineDigest] = field(default_factory=dict)
     _files: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def contents(self) -> dict[str, Contents]:
-        """Return the contents of all directories, with the files that were written."""
-        return {
-            prefix: digest.contents(self._files.get(prefix))
-            for prefix, digest in self._digests.items()
-        }
-
-    def written(self) -> dict[str, Contents]:
-        """Return the contents of the directories that were written."""
-        return {prefix: held for prefix, held in self.contents().items() if held.files}
 
     def write(self, values: tuple[str, ...], rows: pa.Table) -> None:
         prefix = self._prefix(values)
@@ -579,12 +709,23 @@ class _TreeWriter:
     def _path(self, prefix: str) -> str:
         suffix = _SUFFIXES.get(self.options.compression, self.options.compression)
         end = f".{suffix}" if suffix else ""
+        number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
         if not self.options.named:
-            number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
             return f"{prefix}/{number:03d}{end}"
         log = f"{prefix}.v{self.options.version}.log"
-        return f"{log}.{uuid.uuid4().hex}{end}"
+        name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self.export_id}/{number}/{prefix}")
+        return f"{log}.{name.hex}{end}"
 
-    def finish(self) -> None:
+    def finish(self) -> _TreePart:
+        """Write what is left, and return all that was written."""
         while self._open:
             self._close(next(iter(self._open)))
+        return _TreePart(
+            row_count=self.row_count,
+            files=self.files,
+            values=self.values,
+            contents={
+                prefix: digest.contents(self._files.get(prefix))
+                for prefix, digest in self._digests.items()
+            },
+        )
