@@ -46,7 +46,17 @@ def as_upsert(lake: Repository, rows: Any, **options: Any) -> object:
     return lake["t"].upsert(rows, "id", **options)
 
 
-DOORS: list[Callable[..., object]] = [as_append, as_write, as_rerun, as_view, as_upsert]
+def as_merge(lake: Repository, rows: Any, **options: Any) -> object:
+    return lake["t"].merge(rows, on="id", update_where="source.id > 0", **options)
+
+
+def as_staged(lake: Repository, rows: Any, **options: Any) -> object:
+    return lake["t"].staged.add(rows, **options).commit()
+
+
+DOORS: list[Callable[..., object]] = [
+    *(as_append, as_write, as_rerun, as_view, as_upsert, as_merge, as_staged),
+]
 FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "dicts": lambda rows: rows,
     "generator": lambda rows: (row for row in rows),
@@ -73,6 +83,39 @@ def test_a_new_column_is_added_where_it_may_be(
     kept = sorted(lake["t"].arrow().to_pylist(), key=lambda row: row["id"])
     assert kept == [{"id": 1, "channel": None}, *rows]
     assert lake["t"].schema.get("channel").nullable
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("is_view", [False, True])
+def test_an_overwrite_adds_columns_and_widens_types_where_it_may(
+    lake: Repository, form: str, is_view: bool
+) -> None:
+    ids = pa.table({"id": [1, 2], "x": pa.array([1, 2], pa.int32())})
+    lake.write("t", ids, partition_by="fixed_range(id, 1) as part")
+    table, rows = lake["t"], [{"id": 2, "x": 2**40, "n": "a"}, {"id": 3, "x": 0, "n": None}]
+    view = table.where("part >= 2") if is_view else None
+    growing = {"unknown": "keep", "types": "widen"}
+
+    with pytest.raises(SchemaMismatchError, match="unknown='keep'"):
+        table.overwrite(FORMS[form](rows), view)
+    found = table.overwrite(FORMS[form](rows), view, dry_run=True, **growing)
+    assert (found.version, found.inserted_row_count, found.deleted_row_count) == (1, 2, 1)
+    assert table.version == 1
+    commit = table.overwrite(FORMS[form](rows), view, base=found.version, **growing)
+
+    kept = sorted(table.arrow().to_pylist(), key=lambda row: row["id"])
+    assert kept == [{"id": 1, "x": 1, "n": None}, *rows]
+    assert commit.operation == "overwrite"
+
+
+def test_a_transaction_keeps_the_schema_of_its_start(lake: Repository) -> None:
+    lake.write("t", [{"id": 1}])
+    with lake["t"].transaction() as transaction:
+        for verb in (transaction.append, transaction.overwrite):
+            with pytest.raises(InvalidInputError, match="schema of its start"):
+                verb([{"id": 2, "n": 1}], unknown="keep")
+        transaction.append([{"id": 2}], unknown="reject", types="strict")
+    assert lake["t"].count() == 2
 
 
 WIDER = {
@@ -194,6 +237,8 @@ def test_a_dry_run_changes_no_schema(lake: Repository) -> None:
     assert table.append(rows, unknown="keep", dry_run=True).row_count == 1
     assert table.rerun(rows, "2026-11-02", unknown="keep", dry_run=True).row_count == 1
     assert table.upsert(rows, "id", unknown="keep", dry_run=True).inserted_row_count == 1
+    assert table.merge(rows, "id", unknown="keep", dry_run=True).inserted_row_count == 1
+    assert table.staged.add(rows, unknown="keep", dry_run=True).row_count == 1
     assert (table.version, table.schema.names) == (1, ("id",))
 
 

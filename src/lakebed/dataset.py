@@ -738,6 +738,8 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[False] = False,
     ) -> Commit: ...
@@ -749,6 +751,8 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[True],
     ) -> Replacement: ...
@@ -759,6 +763,8 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
     ) -> Commit | Replacement:
@@ -770,6 +776,8 @@ class Dataset(View):
             data: As for `append`. With a view it may hold no rows: an explicit empty result.
             view: A view of this dataset, aligned with partition boundaries.
             run: Name of the run, for the history.
+            unknown: As for `append`.
+            types: As for `append`.
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in one of the partitions are a conflict, and are not replaced.
             dry_run: Only find the partitions and rows that would be replaced. An iterator or a
@@ -795,11 +803,13 @@ class Dataset(View):
             self._check_own(view)
             widest = self._refined_to(view.constraint)
             if dry_run:
-                return widest.overwrite(data, run=run, base=base, dry_run=True)
-            return widest.overwrite(data, run=run, base=base)
+                return widest.overwrite(
+                    data, run=run, unknown=unknown, types=types, base=base, dry_run=True
+                )
+            return widest.overwrite(data, run=run, unknown=unknown, types=types, base=base)
         if dry_run:
-            return self._find_overwrite(data, None)
-        return self._write("overwrite", data, run, None, base)
+            return self._find_overwrite(data, None, unknown, types)
+        return self._write("overwrite", self._fitted(data, unknown, types), run, None, base)
 
     def rerun(
         self,

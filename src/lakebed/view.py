@@ -60,8 +60,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.arrow.kernel import BatchTarget, WriteOptions
+    from lakebed.arrow.partition_counts import PartitionCounts
     from lakebed.kite_words import KiteGroup
     from lakebed.model.descriptor import DatasetDescriptor
+    from lakebed.model.schema import Schema
     from lakebed.spark.planned_frame import Way
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
@@ -512,14 +514,19 @@ class View(Readable):
         """
         if not check_drift(unknown, types):
             return data
-        from lakebed.arrow.conform import check_columns, check_types
         from lakebed.arrow.entities import find_fields
 
         self._check_writable()
+        given, rows = find_fields(data, self._source.load().state.descriptor.schema)
+        if given is not None:
+            self._grow(given, unknown, types)
+        return rows
+
+    def _grow(self, given: Schema, unknown: Unknown, types: Types) -> None:
+        """Let the schema grow for data of some fields as far as the settings allow."""
+        from lakebed.arrow.conform import check_columns, check_types
+
         declared = self._source.load().state.descriptor
-        given, rows = find_fields(data, declared.schema)
-        if given is None:
-            return rows
 
         def edit(old: DatasetDescriptor) -> DatasetDescriptor:
             schema = grown(old.schema, given, unknown, types)
@@ -530,7 +537,6 @@ class View(Readable):
             check_columns(given.names, wanted)
             check_types(given, wanted)
             self._evolved(edit)
-        return rows
 
     def _evolved(
         self,
@@ -591,6 +597,8 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[False] = False,
     ) -> Commit: ...
@@ -601,6 +609,8 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[True],
     ) -> Replacement: ...
@@ -610,6 +620,8 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
     ) -> Commit | Replacement:
@@ -620,6 +632,8 @@ class View(Readable):
         Args:
             data: As for `append`; it may hold no rows: an explicit empty result.
             run: Name of the run, for the history.
+            unknown: As for `append`.
+            types: As for `append`.
             base: The version that the data was made from, as for `append`. Later rows of other
                 writers in the view are a conflict, and are not replaced.
             dry_run: Only find the partitions and rows that would be replaced. An iterator or a
@@ -640,11 +654,23 @@ class View(Readable):
             one Spark job, and another one if dimensions have a cap.
         """
         if dry_run:
-            return self._find_overwrite(data, self._whole_of)
+            return self._find_overwrite(data, self._whole_of, unknown, types)
         scope = self._whole()
-        return self._write("overwrite", data, run, scope, base)
+        return self._write("overwrite", self._fitted(data, unknown, types), run, scope, base)
 
-    def _find_overwrite(self, data: object, scope: Callable[[State], Scope] | None) -> Replacement:
+    def _find_overwrite(
+        self,
+        data: object,
+        scope: Callable[[State], Scope] | None,
+        unknown: Unknown,
+        types: Types,
+    ) -> Replacement:
+        if check_drift(unknown, types):
+            before = self._source.load().state.version
+            dry, _ = self._on_dry_run()
+            rows = dry._fitted(data, unknown, types)
+            found = dry._find_overwrite(rows, scope, "reject", "strict")
+            return replace(found, version=before)
         from lakebed.arrow.kernel import WriteOptions
         from lakebed.state.reader import read_own_head
 
@@ -654,7 +680,7 @@ class View(Readable):
         target = self._narrowed(work.writer.target_in(base, 0, WriteOptions()), base)
         replaced = None if scope is None else scope(base)
         counts = self._count(data, target)
-        return work.overwriting.find_replacement(store, base, counts, replaced)
+        return work.overwriting.find_replacement(store, base, counts, replaced, target)
 
     def _whole(self) -> WholeView:
         """Return the view as a scope: whole partitions."""
@@ -756,6 +782,8 @@ class View(Readable):
         missing_update: Mapping[str, object] | None = None,
         missing_where: str | None = None,
         run: str | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
         dry_run: bool = False,
@@ -788,6 +816,9 @@ class View(Readable):
                 and literals alone, since it selects files.
             run: Name of the run of the inserted rows. An updated entity stays with the run that
                 wrote it, so a rerun of that run replaces it.
+            unknown: As for `append`; `keep` adds each column that the dataset lacks, also one that
+                only a condition or a value names.
+            types: As for `append`.
             base: The version that the data was made from, as for `append`: a later commit that may
                 have touched one of the keys is a conflict. Without it, the merge applies to the
                 state that it is committed to, and is repeated if another writer was faster.
@@ -830,7 +861,11 @@ class View(Readable):
             missing_update=missing_update,
             missing_where=missing_where,
         )
-        return self._merged(data, clauses, run=run, base=base, spark=spark, dry_run=dry_run)
+        view = self
+        if dry_run and check_drift(unknown, types):
+            view, _ = self._on_dry_run()
+        data = view._fitted(data, unknown, types)
+        return view._merged(data, clauses, run=run, base=base, spark=spark, dry_run=dry_run)
 
     def _merged(
         self,
@@ -880,17 +915,14 @@ class View(Readable):
     ) -> MergeReport:
         """Update the entities that have one of the keys of some data, and insert the other rows.
 
-        Same as `merge` without further clauses; see there for arguments, errors and cost. The schema
-        may grow by `unknown` and `types`, as for `append`; a dry run then needs no growth.
+        Same as `merge` without further clauses; see there for arguments, errors and cost.
         """
-        if dry_run and check_drift(unknown, types):
-            dry, _ = self._on_dry_run()
-            dry._fitted(data, unknown, types)
-            return dry.upsert(data, on, run=run, base=base, spark=spark, dry_run=True)
         return self.merge(
-            self._fitted(data, unknown, types),
+            data,
             on,
             run=run,
+            unknown=unknown,
+            types=types,
             base=base,
             spark=spark,
             dry_run=dry_run,
@@ -1095,7 +1127,7 @@ class View(Readable):
         batches = to_batches(data, target.descriptor, is_dry_run=store.is_dry_run)
         return write_batches(store, target, batches)
 
-    def _count(self, data: object, target: BatchTarget) -> dict[str, int]:
+    def _count(self, data: object, target: BatchTarget) -> PartitionCounts:
         """Return how many rows `_stage` would write into each partition."""
         store = self._source.store
         frame = self._find_frame(data, target)

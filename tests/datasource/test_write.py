@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import lakebed
 from lakebed.datasource.frame_sink import LakebedWriter
@@ -19,6 +19,7 @@ from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
     InvalidInputError,
+    SchemaMismatchError,
     StorageError,
 )
 from lakebed.state.committing import CommitOptions
@@ -87,6 +88,39 @@ def test_batch_id_tells_the_start_that_an_option_says(numbers: lakebed.Dataset) 
     for text, told in (("soon", "begunAt: 'soon' is"), ("1969-01-01", "1990")):
         with pytest.raises(InvalidInputError, match=told):
             begin(numbers, begunAt=text)
+
+
+@pytest.mark.parametrize("is_overwrite", [False, True])
+@pytest.mark.parametrize("staged", ["false", "true"])
+def test_options_let_the_schema_grow(tmp_path: Path, staged: str, is_overwrite: bool) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    lake.write("t", pa.table({"n": pa.array([1], pa.int32())}))
+    fields = [StructField("n", LongType()), StructField("name", StringType())]
+    path = {"path": str(tmp_path / "t"), "staged": staged}
+    if is_overwrite:
+        path["overwriteMode"] = "partitions"
+
+    def begun(**options: str) -> LakebedWriter:
+        schema = StructType(fields)
+        return LakebedWriter.begin({**path, **options}, schema, is_overwrite=is_overwrite)
+
+    with pytest.raises(SchemaMismatchError, match="name"):
+        begun()
+    with pytest.raises(SchemaMismatchError, match="'n'"):
+        begun(unknown="keep")
+    with pytest.raises(InvalidInputError, match="unknown"):
+        begun(unknown="kept")
+    assert lake["t"].version == 1
+
+    writer = travelled(begun(unknown="keep", types="widen"))
+    batch = pa.record_batch({"n": pa.array([2**40]), "name": ["a"]})
+    travelled(writer).commit([travelled(writer.write(iter([batch])))])
+    for waiting in lake["t"].staged.list():
+        waiting.commit()
+
+    kept = [] if is_overwrite else [{"n": 1, "name": None}]
+    rows = sorted(lake["t"].arrow().to_pylist(), key=lambda row: row["n"])
+    assert rows == [*kept, {"n": 2**40, "name": "a"}]
 
 
 def test_aborted_write_leaves_nothing(numbers: lakebed.Dataset) -> None:

@@ -7,8 +7,9 @@ pushes nothing to the file.
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "one partition": {},
     "partitions by a value": {"partition_by": "b", "index": ["s", "i"]},
     "partitions by a day": {"partition_by": "date(t) as day", "index": ["d"]},
+}
+# Each query is asked once: to compile it takes longer than to interpret it.
+CHEAP_PLANS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 Answer = frozenset[int] | str
 """Ids of the rows, or why there are none."""
@@ -107,6 +114,16 @@ def as_view(lake: lakebed.Repository, way: str) -> Ask:
     return ask
 
 
+@contextlib.contextmanager
+def settings(spark: Any, values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
 def answers(ask: Ask, conditions: Sequence[str], size: int) -> list[Answer]:
     """Ask for many conditions at once; where one is refused, for each alone."""
     from pyspark.errors import PySparkException
@@ -155,9 +172,7 @@ def test_each_statement_chooses_the_rows_that_spark_shows_in_its_zone(
     conditions = [generator.make() for _ in range(count)]
     found: dict[str, list[Answer]] = {}
 
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
+    with settings(spark, {**CHEAP_PLANS, "spark.sql.session.timeZone": zone}):
         wanted = dict(zip(conditions, answers(as_values(spark), conditions, 100), strict=True))
         with lakebed.spark.attach(spark, lake, sql=True):
             found["SELECT"] = answers(as_filters(spark), conditions, AT_ONCE)
@@ -169,8 +184,6 @@ def test_each_statement_chooses_the_rows_that_spark_shows_in_its_zone(
                 found[verb] = [
                     why or by_text[text] for text, why in zip(conditions, reasons, strict=True)
                 ]
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
     if zone == "UTC":  # what Lakebed means without a session
         for way in ("where", "sql"):
             found[way] = answers(as_view(lake, way), conditions, 1)

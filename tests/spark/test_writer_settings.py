@@ -247,6 +247,10 @@ def test_local_day_replaces_no_rows_of_its_neighbours(
     with refused:
         days.overwrite(local)
     with refused:
+        days.overwrite(local, dry_run=True)
+    with refused:
+        days.rerun(local, "local", partitions=True, dry_run=True)
+    with refused:
         gathered.overwrite(local)
     with refused:
         days.rerun(local, "local", partitions=True)
@@ -258,6 +262,7 @@ def test_local_day_replaces_no_rows_of_its_neighbours(
     assert days.count() == 96
     assert days.version == 1
 
+    assert days.overwrite(all_overwritten, dry_run=True).inserted_row_count == 24
     assert days.overwrite(all_overwritten).row_count == 24
     assert overwrite(all_overwritten.where("n % 7 != 3"), days, overwriteMode="partitions") == 93
     named = days.where("dt >= '2024-07-02' AND dt <= '2024-07-03'")

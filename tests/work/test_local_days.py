@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,3 +81,33 @@ def test_day_without_neighbours_is_not_refused(tmp_path: Path) -> None:
 def test_zone_that_is_unknown_is_named() -> None:
     with pytest.raises(InvalidInputError, match="time zone 'Mars/Olympus' of the rows is unknown"):
         find_zone("Mars/Olympus")
+
+
+def refusal(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except InvalidInputError as error:
+        return error.message
+    return ""
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(STRATEGIES), st.integers(1, 3), st.booleans())
+def test_a_dry_run_refuses_what_the_write_refuses(
+    zone: str, strategy: str, day: int, is_renamed: bool
+) -> None:
+    lake = lakebed.open_repository(f"memory://{uuid.uuid4()}")
+    days = lake.create("days", table(zone, range(120)).schema, partition_by=strategy)
+    days.append(table(zone, range(120)))
+    local = table(zone, range(24 * day + 5, 24 * day + 29))
+    if is_renamed:
+        days.evolve(lambda old: old.rename_field("t", "moment"))
+        local = local.rename_columns(["n", "moment"])
+    acts: list[Callable[[bool], object]] = [
+        lambda is_dry: days.overwrite(local, dry_run=is_dry),
+        lambda is_dry: days.rerun(local, "day", partitions=True, dry_run=is_dry),
+    ]
+
+    for act in acts:
+        expected = refusal(lambda act=act: act(True))
+        assert refusal(lambda act=act: act(False)) == expected
+        assert zone not in ("UTC", "Etc/UTC") or not expected

@@ -249,6 +249,11 @@ class KernelWriter:
         """Paths of the partitions seen so far, by the numbers that `checked` returns."""
         return self._numbers.paths
 
+    @property
+    def zones(self) -> frozenset[str]:
+        """Time zones, other than UTC, of the times seen so far that partition functions divide."""
+        return frozenset(self._zones)
+
     def write(
         self,
         batch: pa.RecordBatch,
@@ -565,7 +570,7 @@ class KernelWriter:
             },
             checks=() if self._checks is None else self._checks.statuses(),
             set_aside=() if self._aside is None else tuple(self._aside.keys),
-            zones=frozenset(self._zones),
+            zones=self.zones,
         )
 
     def abort(self) -> None:

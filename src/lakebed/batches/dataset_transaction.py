@@ -12,6 +12,7 @@ from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.drift import Types, Unknown, check_drift
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.sql_predicates import Parameters
 from lakebed.plan.search import plan
@@ -118,32 +119,43 @@ class DatasetTransaction(View):
         )
 
     def append(  # type: ignore[override]  # there is no commit yet
-        self, data: object
+        self, data: object, *, unknown: Unknown = "reject", types: Types = "strict"
     ) -> None:
         """Append rows. Raises as `Dataset.append` does; then this call has written nothing.
 
         Args:
             data: As for `Dataset.append`.
+            unknown: Only `reject`: a transaction does not change the schema.
+            types: Only `strict`.
 
         Raises:
-            InvalidInputError: The transaction is not open.
+            InvalidInputError: The transaction is not open, or the schema would change.
         """
+        _check_schema_stays(unknown, types)
         self._add(data, Nothing())
 
     def overwrite(  # type: ignore[override]  # there is no commit yet
-        self, data: object, view: View | None = None
+        self,
+        data: object,
+        view: View | None = None,
+        *,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
     ) -> None:
         """Replace every partition that the data touches, or a whole view.
 
         Args:
             data: As for `Dataset.overwrite`.
             view: A view of this dataset, aligned with partition boundaries.
+            unknown: Only `reject`: a transaction does not change the schema.
+            types: Only `strict`.
 
         Raises:
             InvalidInputError: As for `Dataset.overwrite`; or the transaction has written to one of
-                the partitions before; or it is not open.
+                the partitions before, is not open, or would change the schema.
             PredicateError: The view is not aligned with partition boundaries.
         """
+        _check_schema_stays(unknown, types)
         scope = None if view is None else self._own(view)._whole_of(self._watched.state)
         self._add(data, scope)
 
@@ -316,3 +328,12 @@ def _joined(scopes: Sequence[Scope]) -> Scope:
     if len(parts) > 1:
         return Several(parts)
     return parts[0] if parts else Nothing()
+
+
+def _check_schema_stays(unknown: Unknown, types: Types) -> None:
+    if check_drift(unknown, types):
+        raise InvalidInputError(
+            f"A transaction has the schema of its start: unknown={unknown!r} and types={types!r} "
+            "cannot change it.",
+            hint="Change it before the transaction, by evolve or change_type.",
+        )

@@ -27,6 +27,7 @@ from lakebed.datasource.messages import TaskMessage, write_in_task, written_by
 from lakebed.datasource.options import SaveOptions
 from lakebed.errors import ConflictError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.allowed import TOKENS
+from lakebed.model.drift import check_drift
 from lakebed.model.keys import decode_path
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.travel import Travels
@@ -93,11 +94,16 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             LakebedError: An option cannot be used; see `SaveOptions.parse` and `open_to_write`.
 
         Cost:
-            A read of the head and one PUT.
+            A read of the head and one PUT; to let the schema grow, another read, and a commit if it
+            does.
         """
         options = SaveOptions.parse(texts)
         _check_mode(options, is_overwrite=is_overwrite)
         opened = open_to_write(options, schema)
+        if check_drift(options.unknown, options.types):
+            fields = schema_from_spark(schema.jsonValue(), opened.layout.descriptor.schema)
+            opened.view._grow(fields, options.unknown, options.types)
+            opened = open_to_write(options, schema)
         descriptor = opened.layout.descriptor
         given = schema_from_spark(schema.jsonValue(), descriptor.schema)
         check_columns(given.names, descriptor)

@@ -16,6 +16,7 @@ from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.common.redaction import StorageOptions
 from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
+from lakebed.model.drift import Types, Unknown
 from lakebed.model.moments import to_moment
 from lakebed.model.names import nearest, split_names
 from lakebed.model.uri import KINDS, Address, parse_uri
@@ -85,7 +86,7 @@ BATCH_WRITES = Elsewhere(
     "frame.write",
     (
         *("overwriteMode", "partitionOverwriteMode", "replaceWhere", "run", "replaceAll"),
-        *("base", "expectedVersion", "staged", "begunAt"),
+        *("base", "expectedVersion", "staged", "begunAt", "unknown", "types"),
     ),
 )
 
@@ -368,6 +369,8 @@ class SaveOptions:
         replace_where: Condition of the rows to replace, as SQL.
         run: Name of the run.
         replaces_all: With a rerun: whether rows of the run may go without new ones.
+        unknown: Handling of columns that the dataset lacks.
+        types: Handling of wider types.
         base: Version that the data was made from.
         is_staged: True if the batch waits for a commit of its own.
         lease: Time for which cleanups keep a batch; for a staged batch, it begins with the staging.
@@ -382,6 +385,8 @@ class SaveOptions:
     replace_where: str | None = None
     run: str | None = None
     replaces_all: bool = False
+    unknown: Unknown = "reject"
+    types: Types = "strict"
     base: int | None = None
     is_staged: bool = False
     lease: str | None = None
@@ -425,6 +430,8 @@ class SaveOptions:
             replace_where=texts.text("replaceWhere"),
             run=texts.text("run"),
             replaces_all=texts.flag("replaceAll") or False,
+            unknown="keep" if texts.choice("unknown", get_args(Unknown)) == "keep" else "reject",
+            types="widen" if texts.choice("types", get_args(Types)) == "widen" else "strict",
             base=texts.whole_number("base", "expectedVersion"),
             is_staged=texts.flag("staged") or False,
             lease=texts.text("lease"),

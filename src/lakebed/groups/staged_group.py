@@ -10,6 +10,7 @@ from lakebed.common.items import Items
 from lakebed.dataset import Dataset, scope_of_run
 from lakebed.errors import InvalidInputError
 from lakebed.groups.dataset_group import FormerMethod
+from lakebed.model.drift import Types, Unknown
 from lakebed.state.scope import Nothing, Scope
 from lakebed.view import Base, View
 
@@ -31,6 +32,8 @@ class StagedGroup(FormerMethod):
         partitions: bool = False,
         replace_all: bool = False,
         view: View | None = None,
+        unknown: Unknown = "reject",
+        types: Types = "strict",
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",
         dry_run: bool = False,
@@ -45,6 +48,8 @@ class StagedGroup(FormerMethod):
             replace_all: As for `rerun`.
             view: For an append, the view that all data must lie in; for an overwrite, the view to
                 replace.
+            unknown: As for `append`. The fields are added when the batch is staged.
+            types: As for `append`. The fields are widened when the batch is staged.
             base: The version that the data of an overwrite was made from, as for `overwrite`.
             lease: Time for which cleanup spares the batch, such as `7d` or `12h`.
             dry_run: Write nothing; return the batch that would be staged. It exists only in this
@@ -70,6 +75,8 @@ class StagedGroup(FormerMethod):
                 partitions=partitions,
                 replace_all=replace_all,
                 view=view,
+                unknown=unknown,
+                types=types,
                 base=base,
                 lease=lease,
             )
@@ -110,6 +117,7 @@ class StagedGroup(FormerMethod):
                     f"Cannot stage {operation}{' for a view' if view else ''}.",
                     hint="Stage an append, an overwrite, or a rerun of the dataset as a whole.",
                 )
+        data = narrowed._fitted(data, unknown, types)
         with narrowed._begin(operation, run) as transaction:
             transaction.add(narrowed._stage(data, narrowed._narrow_target(transaction)))
             work.writer.keep_staged(transaction, scope, kept_for, read)

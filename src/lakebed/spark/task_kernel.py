@@ -133,7 +133,7 @@ def write_frame(frame: DataFrame, store: Store, target: BatchTarget) -> Written:
     with described(frame.sparkSession, f"write batch {target.batch_id} of {target.dataset}"):
         written = _write_shared(frame, store, target, given)
     # Rows that tasks have gathered do not have the zone of the session any more.
-    return replace(written, zones=_zones_of(frame, given, target))
+    return replace(written, zones=zones_of_frame(frame, given, target))
 
 
 def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Schema) -> Written:
@@ -167,7 +167,7 @@ def _write_shared(frame: DataFrame, store: Store, target: BatchTarget, given: Sc
     return _joined(store, target, balanced(results(answers, TaskAnswer)))
 
 
-def _zones_of(frame: DataFrame, given: Schema, target: BatchTarget) -> frozenset[str]:
+def zones_of_frame(frame: DataFrame, given: Schema, target: BatchTarget) -> frozenset[str]:
     """Return the zone of the session if it has one of its own for times that partitions divide."""
     fields = (given.find(function.source) for function in target.descriptor.partition_by)
     if not any(field is not None and field.type == Primitive(Kind.TIMESTAMP) for field in fields):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,15 +16,17 @@ from lakebed.model.keys import partition_of_label
 from lakebed.model.totals import known_total
 from lakebed.state import file_table
 from lakebed.state.check_results import passed
-from lakebed.state.facts import FileFacts, facts_table
+from lakebed.state.facts import ColumnFacts, FileFacts, facts_table
 from lakebed.state.scope import Scope
 from lakebed.state.state import State
 from lakebed.state.written import Written
 from lakebed.store.base import Store
+from lakebed.work.local_days import check_local_days
 from lakebed.work.writer import settled_scope
 
 if TYPE_CHECKING:
     from lakebed.arrow.kernel import BatchTarget
+    from lakebed.arrow.partition_counts import PartitionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,23 +119,27 @@ class Replacement:
 
 
 def find_replacement(
-    store: Store, base: State, inserted: Mapping[str, int], scope: Scope | None
+    store: Store, base: State, counts: PartitionCounts, scope: Scope | None, target: BatchTarget
 ) -> Replacement:
     """Find the partitions and rows that an overwrite would replace; see `View.overwrite`.
 
     Args:
         store: The store that holds the dataset.
         base: The state of the dataset.
-        inserted: Number of rows of the data, by path of their partition.
+        counts: Rows of the data by partition.
         scope: The scope that is replaced; None for the partitions of the data.
+        target: The batch that an overwrite would write the rows into.
 
     Raises:
-        InvalidInputError: The data lies outside the scope, or there is no scope and no row.
+        InvalidInputError: The data lies outside the scope, there is no scope and no row, or rows of
+            another time zone would remove others; see `check_local_days`.
 
     Cost:
         The few objects of the file table.
     """
+    inserted = counts.rows
     settled = settled_scope(base.name, frozenset(inserted), scope)
+    check_local_days(store, base, as_if_written(counts, target), settled)
     labels = base.live.removed_by(settled)
     removed: dict[str, list[int | None]] = {path: [] for path in inserted}
     for label, row_count in zip(labels, _row_counts(store, base, labels), strict=True):
@@ -153,17 +159,28 @@ def find_replacement(
     )
 
 
-def as_if_written(counts: Mapping[str, int], target: BatchTarget) -> Written:
+def as_if_written(counts: PartitionCounts, target: BatchTarget) -> Written:
     """Return rows that were only counted, by partition, as one file for each partition.
 
     For a dry run of rows that Spark would write: it decides the number and size of the files.
     """
     facts = [
-        FileFacts(label=target.new_label(path), row_count=row_count, size_bytes=0, checksum="")
-        for path, row_count in sorted(counts.items())
+        FileFacts(
+            label=target.new_label(path),
+            row_count=row_count,
+            size_bytes=0,
+            checksum="",
+            columns={
+                name: ColumnFacts(min=bounds[path][0], max=bounds[path][1])
+                for name, bounds in counts.bounds.items()
+                if path in bounds
+            },
+        )
+        for path, row_count in sorted(counts.rows.items())
         if row_count
     ]
     return Written(
+        zones=counts.zones,
         facts=facts_table(facts, target.descriptor.file_schema),
         checks=tuple(passed(*one) for one in rows_checked(target.descriptor).items()),
     )
