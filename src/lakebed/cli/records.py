@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakebed.commit import Commit, File
@@ -186,6 +186,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "compression": descriptor.compression,
         "index": list(descriptor.index),
         "properties": dict(descriptor.properties),
+        "annotations": dataset.inspect.annotations(),
         "checks": check_records(dataset) if descriptor.checks else [],
         "file_count": len(files),
         "row_count": known_total([file.row_count for file in files]),
@@ -222,6 +223,7 @@ def dataset_facts(dataset: Dataset, record: dict[str, Any]) -> dict[str, object]
         "format": f"{record['format']}, {record['compression']}",
         "index": record["index"] or None,
         "properties": [f"{key}={value}" for key, value in record["properties"].items()] or None,
+        **_annotation_facts(record["annotations"]),
         **facts_of_retention(descriptor),
         **_check_facts(record["checks"]),
         "partitions": record["partition_count"],
@@ -239,6 +241,12 @@ def _published_text(table: dict[str, Any], latest: int) -> str:
         return f"{title}: never" if latest else f"{title}: after the first commit"
     behind = "" if table["is_in_step"] else f" of {latest}, NOT in step"
     return f"{title}: version {table['version']}{behind}"
+
+
+def _annotation_facts(annotations: Mapping[str, Any]) -> dict[str, object]:
+    """Return the facts on entries of other tools in the head, if there are any."""
+    texts = [f"{name}={value}" for name, value in annotations.items()]
+    return {"annotations": texts} if texts else {}
 
 
 def _check_facts(declared: Sequence[dict[str, str]]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakebed.commit import Partition, SchemaVersion, partitions_with
 from lakebed.common.items import Items
@@ -47,6 +47,16 @@ class InspectGroup(DatasetGroup):
     """Facts of a dataset, each as a list of records, and charts."""
 
     _NAME = "inspect"
+
+    def annotations(self) -> dict[str, Any]:
+        """Return the entries that other tools, such as plateau, have put into the head.
+
+        A property is an entry as well, which is left out unless another tool has changed its value.
+
+        Cost:
+            A read of the head.
+        """
+        return dict(self._dataset._source.load().state.annotations)
 
     def checks(self) -> Items[DeclaredCheck]:
         """Return the declared checks, and whether all rows pass them; see docs/checks.md.

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -74,6 +75,7 @@ def to_document(state: State, *, with_partitions: bool = True) -> HeadDocument:
         indices=dict(state.indices) or None,
         metadata={
             _CREATED: state.created_at,
+            **shown_properties(state.descriptor.properties),
             **state.annotations,
             f"{_PREFIX}format_version": str(_format_version(state)),
             f"{_PREFIX}head": str(state.head_format),
@@ -234,7 +236,7 @@ def from_document(
         last_batch_id=ours.number("batch"),
         lists=lists,
         digest=ours.text("digest"),
-        annotations=annotations_of(document),
+        annotations=annotations_of(document, descriptor.properties),
         indices={k: v for k, v in (document.indices or {}).items() if isinstance(v, str)},
         **_read_facts(ours, head_format),
     )
@@ -339,13 +341,30 @@ def with_hold(document: HeadDocument, state: State, hold: HeldFor) -> bool:
     return True
 
 
-def annotations_of(document: HeadDocument) -> dict[str, Any]:
-    """Return the metadata entries that are neither ours nor Kartothek's."""
+def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that stand as entries of their own in a head, where other tools look."""
+    return {name: value for name, value in properties.items() if _is_free(name)}
+
+
+def annotations_of(
+    document: HeadDocument, properties: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the metadata entries that are neither ours nor Kartothek's.
+
+    Args:
+        document: The head.
+        properties: Those of its descriptor. An entry with the name and value of one is left out;
+            another value is that of another tool.
+    """
     return {
         name: value
         for name, value in document.metadata.items()
-        if name != _CREATED and not name.startswith(_PREFIX)
+        if _is_free(name) and (name not in properties or properties[name] != value)
     }
+
+
+def _is_free(name: str) -> bool:
+    return name != _CREATED and not name.startswith(_PREFIX)
 
 
 def creation_time_of(document: HeadDocument) -> str:

@@ -463,7 +463,7 @@ class State:
         last_batch_id: The highest batch id that a commit has used.
         lists: Segments of the data that grows with every commit.
         digest: Digest of the labels after the last commit of ours.
-        annotations: Metadata entries of the user and of other tools.
+        annotations: Metadata entries of other tools; properties are entries as well.
         indices: Kartothek index files, which other tools maintain.
         horizon: Earlier versions can only be read if they are protected: a cleanup has given up the
             others.
@@ -752,7 +752,10 @@ def apply(state: State, change: Change, now: dt.datetime) -> tuple[State, Entry]
     facts: dict[str, Any] = {name: fact.merged(state, change) for name, fact in HEAD_FACTS.items()}
     if change.new_descriptor is not None:
         lineage = state.lineage if change.new_lineage is None else change.new_lineage
-        state = state.as_of(change.new_descriptor, lineage)
+        before, after = state.descriptor.properties, change.new_descriptor.properties
+        changed = {name for name in after if after[name] != before.get(name)}
+        others = {name: own for name, own in state.annotations.items() if name not in changed}
+        state = replace(state.as_of(change.new_descriptor, lineage), annotations=others)
         computed["descriptor"] = describe(change.new_descriptor, lineage)
     entry = Entry(**{name: getattr(change, name) for name in Entry.__struct_fields__} | computed)
     new = replace(

@@ -26,6 +26,7 @@ from lakebed.errors import (
 from lakebed.model.layout import KARTOTHEK_NOTE, TABLE, kartothek_name, schema_key
 from lakebed.model.names import check_dataset_name
 from lakebed.state import kartothek
+from lakebed.state.codec import shown_properties
 from lakebed.state.head import (
     METADATA_VERSION,
     PUBLISHED_FROM,
@@ -309,6 +310,7 @@ class _KartothekTarget:
             dataset_uuid=self._name,
             metadata={
                 "creation_time": state.created_at,
+                **shown_properties(state.descriptor.properties),
                 PUBLISHED_FROM: self._dataset,
                 _CREATED: state.created_at,
                 _VERSION: str(state.version),
