@@ -172,3 +172,28 @@ def test_partition_functions_name_it_for_columns_that_no_writer_has_seen(call):
 
     with pytest.raises(PartitionSpecError, match=r"not UTF-8: b'\\xc3\('"):
         PartitionStrategy.parse(call).arrays(rows, schema)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("distinct", [3, 5_000, 200_000])
+@pytest.mark.parametrize("damaged", [1, 100_000, 150_000, None])
+def test_one_damaged_text_of_many_is_found(kind, distinct, damaged):
+    values = [f"é{number * 7919 % distinct}".encode() for number in range(150_001)]
+    values[7] = None
+    if damaged is not None:
+        values[damaged] = BAD
+    column = texts_of(values, kind).slice(1)
+
+    if damaged is None:
+        check_texts(column, "s")
+        return
+    with pytest.raises(SchemaMismatchError, match=f"in row {damaged:,} of 150,000 of a batch"):
+        check_texts(column, "s")
+
+
+def test_damaged_text_of_a_dictionary_that_no_row_has_is_no_value():
+    texts = texts_of([b"a", BAD])
+
+    check_texts(pa.DictionaryArray.from_arrays(pa.array([0, None, 0]), texts), "s")
+    with pytest.raises(SchemaMismatchError, match="in row 2 of 2"):
+        check_texts(pa.DictionaryArray.from_arrays(pa.array([0, 1]), texts), "s")

