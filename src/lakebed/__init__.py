@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from lakebed.archive.archive import open_archive as open_archive
     from lakebed.archive.record import ArchiveRecord as ArchiveRecord
     from lakebed.arrow.kernel import WriteOptions as WriteOptions
-    from lakebed.arrow.reading.files import CsvOptions as CsvOptions
+    from lakebed.arrow.reading.dialect import CsvOptions as CsvOptions
+    from lakebed.arrow.reading.dialect import JsonOptions as JsonOptions
     from lakebed.arrow.reading.inference import infer_schema as infer_schema
     from lakebed.batches.dataset_transaction import DatasetTransaction as DatasetTransaction
     from lakebed.batches.diff import Diff as Diff
@@ -79,7 +80,8 @@ else:
             "open_archive": "lakebed.archive.archive",
             "ArchiveRecord": "lakebed.archive.record",
             "WriteOptions": "lakebed.arrow.kernel",
-            "CsvOptions": "lakebed.arrow.reading.files",
+            "CsvOptions": "lakebed.arrow.reading.dialect",
+            "JsonOptions": "lakebed.arrow.reading.dialect",
             "infer_schema": "lakebed.arrow.reading.inference",
             "Diff": "lakebed.batches.diff",
             "Batch": "lakebed.batches.listing",

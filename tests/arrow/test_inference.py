@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import CsvOptions, DatasetDescriptor, infer_schema
+from lakebed.arrow.reading.texts import NULL_WORDS
 from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
@@ -53,7 +54,17 @@ def types(schema) -> dict[str, str]:
         (["+1"], "string"),
         (["1", "one"], "string"),
         (["true", "false"], "boolean"),
+        (["true", "FALSE", "True"], "boolean"),
         (["true", "1"], "string"),
+        (["true", "yes"], "string"),
+        (["1E5", "2"], "string"),
+        (["0x1F", "2"], "string"),
+        (["NA", "1", "-"], "long"),
+        (["NA", "x"], "string"),
+        (["31.12.2024", "1.2.2024"], "date"),
+        (["1/2/2024", "3/4/2024"], "string"),
+        (["1/2/2024", "13/4/2024"], "date"),
+        (["2024-01-01 10:00:00 UTC", "2024-01-01T10:00:00+0100"], "timestamp"),
         (["2013-06-01", "1969-12-31"], "date"),
         (["2013-06-31"], "string"),
         (["2013-06-01", "2013-06-01T12:30:00.5Z", "2013-06-01 12:30"], "timestamp"),
@@ -61,8 +72,8 @@ def types(schema) -> dict[str, str]:
         (["2013-06-01", "1"], "string"),
         (["", ""], "string"),
         (["", "1"], "long"),
-        ([" 1"], "string"),
-        (['""', "1"], "string"),
+        ([" 1"], "long"),
+        (['""', "1"], "long"),
     ],
 )
 def test_column_of_csv_has_the_narrowest_type_that_holds_all(write, cells, expected) -> None:
@@ -101,7 +112,6 @@ def test_options_of_csv_are_heeded(write) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("a.csv", "dep.delay,b\n1,2\n", "dep_delay"),
         ("a.jsonl", '{"dep.delay": 1}\n', "dep_delay"),
         ("a.jsonl", '{"a": {"dep.delay": 1}}\n', "dep_delay"),
     ],
@@ -114,18 +124,16 @@ def test_bad_name_comes_with_a_legal_one(write, name: str, text: str, told: str)
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("a.csv", "", "header"),
-        ("a.csv", "a,a\n1,2\n", "twice"),
+        ("a.csv", "", "empty"),
+        ("a.csv", "<html><body>no</body>", "HTML"),
+        ("a.csv", "PK\3\4", "zip"),
         ("a.csv", "a,b\n1,2\n1,2,3\n", "Line 3: The line has 3 cells, but there are 2 columns"),
-        ("a.csv", "a;b\n1;2\n", "--delimiter ';'"),
-        ("a.csv", "a\tb\n1\t2\n", r"--delimiter '\\t'"),
         ("a.csv", 'a\n"1\n', "quote"),
         ("a.jsonl", '{"a": 1}\n{"a"\n', "Line 2"),
         ("a.jsonl", "[1]\n", "object"),
         ("a.jsonl", "{}\n", "No object"),
         ("a.jsonl", '{"a": 99999999999999999999}\n', "'a'"),
         ("a.jsonl", '{"a": ' + "[" * 60 + "]" * 60 + "}\n", "deep"),
-        ("a.tsv", "no tab\n", "tab"),
     ],
 )
 def test_file_that_cannot_be_read_is_named_with_the_line(write, name, text, told) -> None:
@@ -138,8 +146,8 @@ def test_file_that_cannot_be_read_is_named_with_the_line(write, name, text, told
 def test_text_of_another_encoding_is_told_with_its_line_and_how_to_convert_it(tmp_path) -> None:
     (tmp_path / "a.csv").write_bytes(b"city,n\nBonn,1\nK\xf6ln,2\n")
 
-    with pytest.raises(SchemaMismatchError, match=r"Line 3: This is not UTF-8.*iconv -f LATIN1"):
-        infer_schema(tmp_path / "a.csv")
+    with pytest.raises(SchemaMismatchError, match=r"Line 3: This is not UTF-8.*cp1252"):
+        infer_schema(tmp_path / "a.csv", csv=CsvOptions())
 
 
 def test_objects_lists_and_numbers_of_json(write) -> None:
@@ -224,7 +232,7 @@ CELLS = st.one_of(
 def says_the_same(value: object, text: str) -> bool:
     match value:
         case bool():
-            return text == str(value).lower()
+            return text.lower() == str(value).lower()
         case int():
             return text == str(value)
         case float():
@@ -256,11 +264,16 @@ def test_every_row_of_csv_is_read_without_loss(tmp_path_factory, rows) -> None:
         text.write(",".join(cells) + "\n")
     path.write_text(text.getvalue(), encoding="utf-8", newline="")
 
-    found = load_all(path, infer_schema(path))
+    schema = infer_schema(path)
+    found = load_all(path, schema)
 
     for read, row in zip(found, rows, strict=True):
         for name, cell in zip(names, row, strict=True):
             value = read[name]
+            if value is None and cell is not None:  # a word for null, in a column of another type
+                assert cell.strip() in {"", *NULL_WORDS}
+                assert str(schema.get(name).type) != "string"
+                continue
             assert (value is None) == (cell is None)
             assert cell is None or says_the_same(value, cell), (value, cell)
 
@@ -342,20 +355,17 @@ def test_lines_that_are_mostly_not_rows_are_an_error(write, name) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "kind"),
+    "cells",
     [
-        (["1", "2", "3", "x"], "long"),
-        (["1", "2.5", "3", "x"], "double"),
-        (["1", "2", "x", "y"], "string"),
-        (["x", "y", "z", "1"], "string"),
-        (["2013-01-01", "2013-01-02T00:00:00", "2013-01-03", "soon"], "timestamp"),
-        (["true", "false", "true", "maybe"], "boolean"),
-        (["1", "1", "1", "007"], "long"),
+        ["1", "2", "3", "x"],
+        ["1", "2.5", "3", "x"],
+        ["2013-01-01", "2013-01-02T00:00:00", "2013-01-03", "soon"],
+        ["true", "false", "true", "maybe"],
+        ["1", "1", "1", "007"],
     ],
 )
-def test_values_of_csv_vote_for_the_type_where_misfits_are_set_aside(write, cells, kind) -> None:
+@pytest.mark.parametrize("unfit", ["report", "skip", "error"])
+def test_a_column_whose_type_one_value_does_not_have_is_text(write, cells, unfit) -> None:
     path = write("a.csv", "a,b\n" + "".join(f"{cell},0\n" for cell in cells))
 
-    assert str(infer_schema(path, unfit="skip").get("a").type) == kind
-    mixed = str(infer_schema(path).get("a").type)
-    assert mixed == "string"
+    assert str(infer_schema(path, unfit=unfit).get("a").type) == "string"

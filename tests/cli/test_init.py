@@ -105,7 +105,6 @@ def test_nothing_is_written(cli, place: Path) -> None:
     [
         (("nothing",), "nothing"),
         (("in",), "in"),
-        (("raw", "--what", "counts"), "--format"),
         (("raw", "--what", "counts", "--format", "csv"), "no file of 'counts'"),
         (("in", "--where", "north"), "--what"),
         (("in/a.txt",), "format"),

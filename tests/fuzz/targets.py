@@ -32,7 +32,8 @@ from lakebed.archive.notifications import ingest_message, ingest_url
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive.retraction import find_retraction, key_of_retraction
 from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile
+from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.arrow.reading.files import FileFormat, RawFile
 from lakebed.arrow.reading.sift import Job, census_of, sift
 from lakebed.arrow.workers import Threads
 from lakebed.common.ages import parse_age

@@ -49,7 +49,16 @@ def entity_of(data: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     Raises:
         SchemaMismatchError: It is not a JSON object, or a text is not a value of its field.
     """
-    return _from_object(decode_object(data), fields, "", is_open=False)
+    return entity_from(decode_object(data), fields)
+
+
+def entity_from(document: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
+    """Convert a decoded JSON object to an entity; see `entity_of`.
+
+    Raises:
+        SchemaMismatchError: A text is not a value of its field.
+    """
+    return _from_object(document, fields, "", is_open=False)
 
 
 def is_cut_object(data: bytes) -> bool:

@@ -14,9 +14,10 @@ import click
 import pyarrow as pa
 
 from lakebed.arrow.as_python import python_rows
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.files import FILE_FORMATS, FileFormat
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
+from lakebed.cli.notation_options import Notation, takes_notation
 from lakebed.cli.output import Output
 from lakebed.cli.records import commit_record, dry_run_record, dry_run_text
 from lakebed.cli.shared_options import (
@@ -67,26 +68,7 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             "--format",
             "file_format",
             type=click.Choice(FILE_FORMATS),
-            help="Format of the files; json means JSON lines.  [default: by suffix]",
-        ),
-        click.option(
-            "--header/--no-header",
-            "has_header",
-            default=True,
-            show_default=True,
-            help="Whether CSV files begin with column names.",
-        ),
-        click.option(
-            "--delimiter",
-            default=",",
-            show_default=True,
-            callback=_read_delimiter,
-            help="Delimiter between CSV cells; '\\t' for a tab.",
-        ),
-        click.option(
-            "--null-text",
-            default="",
-            help="CSV text for null, such as NA, besides the empty cell.",
+            help="Format of the files.  [default: by suffix and content]",
         ),
         levels_option,
     )
@@ -97,28 +79,19 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             *arguments: Any,
             files: tuple[str, ...],
             file_format: FileFormat | None,
-            has_header: bool,
-            delimiter: str,
-            null_text: str,
+            notation: Notation,
             levels: bool,
             **others: Any,
         ) -> None:
-            csv = CsvOptions(has_header=has_header, delimiter=delimiter, null_text=null_text)
-            inputs = find_inputs(files, file_format, csv, levels=levels) if files else None
+            inputs = find_inputs(files, file_format, notation, levels=levels) if files else None
             function(*arguments, inputs=inputs, **others)
 
+        run = takes_notation(run)
         for option in reversed(options):
             run = option(run)
         return run
 
     return decorate
-
-
-def _read_delimiter(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    delimiter = "\t" if value == "\\t" else value
-    if len(delimiter) != 1:
-        raise click.BadParameter(f"{value!r} is not one character.", context, parameter)
-    return delimiter
 
 
 run_option = click.option("--run", help="A name for the run, kept in the history.")
@@ -253,7 +226,7 @@ def overwrite(
 
 def rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
     """Read the rows of files, with the types of a dataset."""
-    return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv)
+    return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv, inputs.json)
 
 
 def _view(dataset: Dataset, where: str | None) -> View:

@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 
 from lakebed.cli.lakes import find_lake, show_lake
+from lakebed.cli.notation_options import Notation, takes_notation
 from lakebed.cli.output import Output, next_commands
 from lakebed.cli.records import (
     HISTORY_COLUMNS,
@@ -126,9 +127,9 @@ def read_schema_file(path: Path) -> str | pa.Schema:
     )
 
 
-def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) -> Schema:
+def _infer_schema(output: Output, path: Path, notation: Notation) -> Schema:
     """Infer the schema from the rows of a file, and print its types as notes."""
-    from lakebed.arrow.reading.files import CsvOptions, format_of
+    from lakebed.arrow.reading.files import format_of
     from lakebed.arrow.reading.inference import infer_schema
     from lakebed.cli.inputs import find_inputs
 
@@ -142,9 +143,8 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
             hint="Rename it to .csv or .jsonl; or run `lakebed schema infer FILE --format csv --to "
             "SCHEMA` and give --schema here.",
         )
-    csv = CsvOptions(delimiter=delimiter.replace("\\t", "\t"), null_text=null_text)
-    inputs = find_inputs([str(path)], None, csv)
-    schema = infer_schema(inputs.files, inputs.format, csv=csv)
+    inputs = find_inputs([str(path)], None, notation)
+    schema = infer_schema(inputs.files, inputs.format, csv=notation.csv, json=notation.json)
     width = max((len(field.name) for field in schema), default=0)
     output.note(f"Fields inferred from the first rows of {path}; give --schema to choose others:")
     for field in schema:
@@ -171,8 +171,7 @@ def _infer_schema(output: Output, path: Path, null_text: str, delimiter: str) ->
     help="Instead of --schema: a file or directory of rows whose types are inferred and shown, or a "
     "local dataset whose fields are copied.",
 )
-@click.option("--null-text", default="", help="With --like: CSV text for null, such as NA.")
-@click.option("--delimiter", default=",", help="With --like: delimiter between CSV cells.")
+@takes_notation
 @click.option(
     "--partition-by",
     metavar="TEXT|FILE",
@@ -248,8 +247,7 @@ def create(
     name: str,
     schema_file: Path | None,
     rows_file: Path | None,
-    null_text: str,
-    delimiter: str,
+    notation: Notation,
     partition_by: str | None,
     dimensions_file: Path | None,
     file_format: str,
@@ -272,7 +270,7 @@ def create(
     if schema_file is not None and rows_file is None:
         schema = read_schema_file(schema_file)
     elif rows_file is not None and schema_file is None:
-        schema = _infer_schema(output, rows_file, null_text, delimiter)
+        schema = _infer_schema(output, rows_file, notation)
     elif schema_file is rows_file is None and dimensions_file and file_format == "submissions":
         schema = submission_schema(strategy or PartitionStrategy(()))
     else:

@@ -7,6 +7,7 @@ import datetime as dt
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,7 +16,7 @@ import click
 
 from lakebed.arrow.reading.binary import avro_file_schema
 from lakebed.arrow.reading.files import reading
-from lakebed.arrow.reading.inference import infer_schema
+from lakebed.arrow.reading.inference import inspect_files
 from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.data import begun_option, commit_options, run_option, takes_files
@@ -172,7 +173,9 @@ def import_(
     if not _exists(repository, name, strategy):
         with output.progress(f"Inferring the schema of {inputs.label}") as on_progress:
             unfit: Literal["error", "skip"] = "skip" if sets_aside else "error"
-            create = _descriptor(inputs, strategy, unfit, on_progress)
+            create, inputs = _inspected(inputs, strategy, unfit, on_progress)
+        for remark in inputs.remarks:
+            output.note(remark)
     if is_dry_run:
         with_spark = False
     elif with_spark is None:
@@ -192,6 +195,7 @@ def import_(
             quarantine=quarantine or None,
             options=LoadOptions(
                 csv=inputs.csv,
+                json=inputs.json,
                 commit=commit_options(begun_at),
                 fail_on_rejects=not sets_aside,
                 max_rejects=max_rejects,
@@ -301,31 +305,36 @@ def _exists(repository: Repository, name: str, strategy: PartitionStrategy | Non
     return True
 
 
-def _descriptor(
+def _inspected(
     inputs: Inputs,
     strategy: PartitionStrategy | None,
     unfit: Literal["error", "skip"],
     on_progress: OnProgress,
-) -> DatasetDescriptor:
-    """Return the descriptor of a dataset for these files."""
+) -> tuple[DatasetDescriptor, Inputs]:
+    """Return the descriptor of a dataset for these files, and their notation by all rows."""
     partition_by = strategy or PartitionStrategy(())
     if inputs.format == "submissions":
-        return DatasetDescriptor(
+        descriptor = DatasetDescriptor(
             schema=submission_schema(partition_by), partition_by=partition_by, format="submissions"
         )
+        return descriptor, inputs
     if inputs.format == "avro":
         with reading(inputs.locations[0]):
             schema = with_level_fields(avro_file_schema(inputs.files[0]), inputs.files)
     else:
-        schema = infer_schema(
+        found = inspect_files(
             inputs.files,
             inputs.format,
             rows=0,
-            csv=inputs.csv,
+            csv=inputs.notation.csv,
+            json=inputs.notation.json,
             unfit=unfit,
             on_progress=on_progress,
         )
-    return DatasetDescriptor(schema=schema, partition_by=partition_by)
+        notes = (f"{name}: {text}" for name, texts in found.notes.items() for text in texts)
+        inputs = replace(inputs, csv=found.csv, json=found.json, remarks=(*found.remarks, *notes))
+        schema = found.schema
+    return DatasetDescriptor(schema=schema, partition_by=partition_by), inputs
 
 
 def _show(output: Output, repository: Repository, report: LoadReport, *, duration_s: float) -> None:

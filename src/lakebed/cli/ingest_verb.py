@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.files import FILE_FORMATS, FileFormat
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.cli.archive_verbs import INDEX_VARIABLE, STORAGE_VARIABLE
 from lakebed.cli.data import begun_option, levels_option, show_commit
@@ -23,6 +23,7 @@ from lakebed.cli.import_verb import (
     rules_options,
     start_spark,
 )
+from lakebed.cli.notation_options import Notation, takes_notation
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import parse_pairs, split_address, storage_option, verb
 from lakebed.common.shown import counted, facts_of
@@ -105,11 +106,7 @@ _MAX_NAMED = 5  # held or kept-back files in notes
     help="Dimensions of a new dataset: a file such as telemetry_schema.json; they follow those of "
     "--partition-by.",
 )
-@click.option("--delimiter", default=",", show_default=True, help="Delimiter between CSV cells.")
-@click.option(
-    "--no-header", is_flag=True, help="CSV has no header; its columns are the fields in order."
-)
-@click.option("--null-text", "null_text", default="", help="CSV text for null.")
+@takes_notation
 @levels_option
 @click.option(
     "--quarantine",
@@ -319,6 +316,9 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
             and context.get_parameter_source(parameter.name)
             is click.core.ParameterSource.COMMANDLINE
         ]
+        notation = given["notation"]
+        if notation != Notation():
+            others.append("the options of notation")
         if others:
             message = f"{arguments[0]} declares the whole ingest; leave {', '.join(others)} out."
             raise click.UsageError(message, context)
@@ -354,9 +354,7 @@ def _from_options(
     schema_file: Path | None,
     partition_by: str | None,
     dimensions_file: Path | None,
-    delimiter: str,
-    no_header: bool,
-    null_text: str,
+    notation: Notation,
     levels: bool,
     quarantine: str | None,
     max_rejects: float | None,
@@ -404,7 +402,8 @@ def _from_options(
         max_rejects=max_rejects,
         allow_truncated=allow_truncated,
         unknown=unknown or "reject",
-        csv=CsvOptions(has_header=not no_header, delimiter=delimiter, null_text=null_text),
+        csv=notation.csv_options,
+        json=notation.json_options,
         storage_options=storage_options,
     )
 

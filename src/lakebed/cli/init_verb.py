@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.files import FILE_FORMATS, FileFormat
 from lakebed.cli.archive_verbs import INDEX_VARIABLE
+from lakebed.cli.notation_options import Notation, takes_notation
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import storage_option, verb
 from lakebed.pipeline.drafting import draft_of_archive, draft_of_files, draft_of_table
@@ -27,7 +28,7 @@ from lakebed.pipeline.drafting import draft_of_archive, draft_of_files, draft_of
     "--format",
     "file_format",
     type=click.Choice(FILE_FORMATS),
-    help="Format of the raw files.  [default: by suffix; required for an archive]",
+    help="Format of the raw files.  [default: by suffix and content]",
 )
 @click.option("--what", help="The place is an archive: look at its files of this kind.")
 @click.option("--where", help="With --what: only files of this place or machine.")
@@ -37,7 +38,7 @@ from lakebed.pipeline.drafting import draft_of_archive, draft_of_files, draft_of
     metavar="URL",
     help=f"With --what: index of the archive.  [env: {INDEX_VARIABLE}]",
 )
-@click.option("--delimiter", default=",", show_default=True, help="Delimiter between CSV cells.")
+@takes_notation
 @storage_option
 def init(
     output: Output,
@@ -49,13 +50,13 @@ def init(
     what: str | None,
     where: str | None,
     index: str | None,
-    delimiter: str,
+    notation: Notation,
     storage_options: Mapping[str, str],
 ) -> None:
     """Print a pipeline for raw files or a table, to start from.
 
-    It looks at some of the files, infers their schema, and prints a TOML file with comments for
-    `lakebed run`. Of a table it looks at the columns alone. Paths in it are as they are given, relative to the folder that it is saved in.
+    It looks at some of the files, finds how they are written and which types hold all of their
+    values, and prints a TOML file with comments for `lakebed run`. Of a table it looks at the columns alone. Paths in it are as they are given, relative to the folder that it is saved in.
     Nothing is written.
     """
     context = click.get_current_context()
@@ -70,18 +71,22 @@ def init(
             draft = draft_of_table(table, into=into)
         click.echo(draft, nl=False)
         return
-    csv = CsvOptions(delimiter=delimiter)
     with output.progress("Looking at files"):
         if what is None:
             if where is not None:
                 message = "Give --where with --what."
                 raise click.UsageError(message, context)
             draft = draft_of_files(
-                places, into=into, format=file_format, csv=csv, storage_options=storage_options
+                places,
+                into=into,
+                format=file_format,
+                csv=notation.csv,
+                json=notation.json,
+                storage_options=storage_options,
             )
         else:
-            if file_format is None or len(places) != 1:
-                message = "With --what name one archive, and give --format, too."
+            if len(places) != 1:
+                message = "With --what name one archive."
                 raise click.UsageError(message, context)
             draft = draft_of_archive(
                 places[0],
@@ -90,7 +95,8 @@ def init(
                 where=where,
                 index=index,
                 into=into,
-                csv=csv,
+                csv=notation.csv,
+                json=notation.json,
                 storage_options=storage_options,
             )
     click.echo(draft, nl=False)

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakebed.arrow.reading.files import STDIN, CsvOptions, FileFormat, RawFile, find_files
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_any_files
+from lakebed.arrow.reading.inference import find_notation
+from lakebed.cli.notation_options import Notation
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
 
@@ -25,11 +28,18 @@ class Inputs:
 
     Attributes:
         files: At least one file.
+        csv: Notation of CSV, as far as the first rows show it.
+        json: Notation of JSON, as far as the first rows show it.
+        notation: Parts of the notation that were given.
+        remarks: What was seen in the files, in words.
     """
 
     format: FileFormat
     files: tuple[RawFile, ...]
     csv: CsvOptions
+    json: JsonOptions
+    notation: Notation
+    remarks: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -60,17 +70,17 @@ class Inputs:
 def find_inputs(
     given: Sequence[str],
     format: FileFormat | None,  # noqa: A002 - the word of the option
-    csv: CsvOptions,
+    notation: Notation | None = None,
     *,
     levels: bool = True,
 ) -> Inputs:
-    """Find the files that arguments name.
+    """Find the files that arguments name, and their notation, which their first rows show.
 
     Args:
         given: Files, patterns, or directories, whose files of the format are taken; `-` is JSON
             lines on stdin.
-        format: The format; None to find it by the suffix.
-        csv: Options of CSV files.
+        format: The format; None to find it by the suffix and the first bytes.
+        notation: Parts of the notation that are given.
         levels: False to read folders `name=value` as plain folders.
 
     Raises:
@@ -81,5 +91,9 @@ def find_inputs(
             "Standard input cannot be combined with files, and takes only JSON lines.",
             hint="Give '-' alone, or files.",
         )
-    found, files = find_files(given, format, levels=levels)
-    return Inputs(format=found, files=files, csv=csv)
+    notation = notation or Notation()
+    files = find_any_files(given, format, levels=levels)
+    found = find_notation(files, format, csv=notation.csv, json=notation.json)
+    return Inputs(
+        format=found.format, files=files, csv=found.csv, json=found.json, notation=notation
+    )

@@ -149,7 +149,7 @@ def _as_files(inputs: Inputs) -> Iterator[Inputs]:
         shutil.copyfileobj(sys.stdin.buffer, file)
         file.flush()
         try:
-            yield find_inputs([file.name], "json", inputs.csv)
+            yield find_inputs([file.name], "json", inputs.notation)
         except LakebedError as error:
             error.message = error.message.replace(file.name, "standard input")
             error.hint = error.hint.replace(file.name, "standard input")
@@ -164,11 +164,12 @@ def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
         inputs.format,
         rows=0,
         csv=inputs.csv,
+        json=inputs.json,
         unfit="error",
     )
     fields = [known.find(field.name) or field for field in given]
     descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields), name=known.name))
-    return read_rows(inputs.files, inputs.format, descriptor, inputs.csv)
+    return read_rows(inputs.files, inputs.format, descriptor, inputs.csv, inputs.json)
 
 
 def _show(output: Output, report: MergeReport) -> None:

@@ -366,7 +366,13 @@ def infer(
     an error. Lines that are not rows do not count, and a note gives their number.
     """
     fields = infer_schema(
-        inputs.files, inputs.format, rows=rows, require=require, csv=inputs.csv, name=name
+        inputs.files,
+        inputs.format,
+        rows=rows,
+        require=require,
+        csv=inputs.notation.csv,
+        json=inputs.notation.json,
+        name=name,
     )
     document = schema_to_avro(fields)
     if to_path is not None:

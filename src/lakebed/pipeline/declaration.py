@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, without_parents
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import FILE_FORMATS, without_parents
 from lakebed.common.ages import parse_age
 from lakebed.common.decoding import from_values
 from lakebed.common.given import given_names, read_given
@@ -81,7 +82,54 @@ class _Csv(_Table):
         True
     )
     delimiter: Annotated[str, _about("Delimiter between cells.")] = ","
-    null_text: Annotated[str, _about("Text for null.")] = ""
+    null_text: Annotated[str, _about("Text for null, in every column.")] = ""
+    nulls: Annotated[
+        list[str], _about("Words for null in columns of numbers, dates, times and booleans.")
+    ] = []
+    encoding: Annotated[str, _about("Encoding of the text, such as cp1252.")] = "utf-8"
+    quote: Annotated[str, _about("Character around cells; empty for none.")] = '"'
+    escape: Annotated[
+        str, _about("Character before a quote in a cell, besides a second quote; empty for none.")
+    ] = ""
+    skip: Annotated[int, _about("Lines before the header that are left out.")] = 0
+    comment: Annotated[str, _about("Beginning of lines that are left out; empty for none.")] = ""
+    trim: Annotated[bool, _about("Whether to leave out blanks around cells.")] = False
+    skip_empty: Annotated[bool, _about("Whether to leave out lines whose cells are all empty.")] = (
+        False
+    )
+    ragged: Annotated[
+        str,
+        _about(
+            "Treatment of lines with another number of cells: reject, or fill missing ones with null.",
+            enum=["reject", "fill"],
+        ),
+    ] = "reject"
+    decimal: Annotated[str, _about("Decimal separator.", enum=[".", ","])] = "."
+    thousands: Annotated[str, _about("Separator between groups of three digits.")] = ""
+    line_end: Annotated[
+        str, _about("End of lines; a newline includes CRLF.", enum=["\n", "\r"])
+    ] = "\n"
+    dates: Annotated[
+        dict[str, str], _about("Formats of dates and times by field, such as %d.%m.%Y.")
+    ] = {}
+    time_zone: Annotated[str, _about("Zone of times that have none; empty for UTC.")] = ""
+    names: Annotated[dict[str, str], _about("Names of fields by the names in the header.")] = {}
+
+
+class _Json(_Table):
+    records: Annotated[
+        str,
+        _about(
+            "Position of the objects: one on each line, elements of an array, or concatenated.",
+            enum=["lines", "array", "concatenated"],
+        ),
+    ] = "lines"
+    inside: Annotated[str, _about("Member of an object that holds the array.")] = ""
+    encoding: Annotated[str, _about("Encoding of the text.")] = "utf-8"
+    names: Annotated[dict[str, str], _about("Names of fields by the names in the objects.")] = {}
+    texts: Annotated[
+        list[str], _about("Paths of fields that take a value of any type as its JSON text.")
+    ] = []
 
 
 class _Source(_Table):
@@ -129,7 +177,8 @@ class _Source(_Table):
             "it had some."
         ),
     ] = False
-    csv: Annotated[_Csv | None, _about("Settings of CSV.")] = None
+    csv: Annotated[_Csv | None, _about("Notation of CSV.")] = None
+    json: Annotated[_Json | None, _about("Notation of JSON.")] = None
     levels: Annotated[
         bool | None,
         _about("Whether folders `name=value` of `paths` hold values of the rows; by default true."),
@@ -329,7 +378,7 @@ _FORMER: Mapping[str, str] = {
 }
 _OF_ARCHIVES = ("storage", "what", "where", "work_id", "index")
 _OF_TABLES = ("table", "query", "time", "every")
-_OF_FILES = ("format", "csv", "levels", "storage_options")
+_OF_FILES = ("format", "csv", "json", "levels", "storage_options")
 _RULES_OF_FILES = ("supersede", "max_rejects", "allow_truncated", "quarantine", "provided")
 _SOURCES = "Give paths of folders, storage and what of an archive, or a table of Spark."
 _OF_NEW = ("partition_by", "dimensions", "format", "compression", "index", "properties")
@@ -548,7 +597,8 @@ class _Builder:
 
     def _ingest(self) -> Ingest | TableIngest | None:
         document, rules = self.document, self.document.ingest or _Ingest()
-        source, create, csv = self._source(rules), self._descriptor(), self._csv()
+        source, create = self._source(rules), self._descriptor()
+        csv, json = self._csv(), self._json()
         table = document.dataset
         if table is None or table.into is None:
             return None
@@ -583,6 +633,7 @@ class _Builder:
                 format=document.source.format,  # type: ignore[arg-type]  # checked
                 create=create,
                 csv=csv,
+                json=json,
                 storage_options=table.storage_options,
             )
         return None
@@ -741,15 +792,17 @@ class _Builder:
 
     def _csv(self) -> CsvOptions:
         table = (self.document.source.csv if self.document.source else None) or _Csv()
-        if self.mistakes.has("source", "csv"):
-            return CsvOptions()
-        with self.mistakes.at("source", "csv"):
-            return CsvOptions(
-                has_header=table.has_header,
-                delimiter=table.delimiter,
-                null_text=table.null_text,
-            )
+        if not self.mistakes.has("source", "csv"):
+            with self.mistakes.at("source", "csv"):
+                return CsvOptions(**msgspec.structs.asdict(table))
         return CsvOptions()
+
+    def _json(self) -> JsonOptions:
+        table = (self.document.source.json if self.document.source else None) or _Json()
+        if not self.mistakes.has("source", "json"):
+            with self.mistakes.at("source", "json"):
+                return JsonOptions(**msgspec.structs.asdict(table))
+        return JsonOptions()
 
     def _descriptor(self) -> DatasetDescriptor | None:
         table = self.document.dataset

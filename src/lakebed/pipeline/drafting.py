@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
+import json as json_codec
 import os
 import re
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from lakebed.archive import Archive, ArchiveRecord, open_archive
-from lakebed.arrow.reading.files import CsvOptions, FileFormat, find_files
-from lakebed.arrow.reading.inference import infer_schema
-from lakebed.common.shown import counted, human_size
+from lakebed.arrow.reading.files import FileFormat, RawFile, find_any_files, find_files
+from lakebed.arrow.reading.inference import Inspection, inspect_files
+from lakebed.common.shown import counted, human_size, visible
 from lakebed.errors import InvalidInputError, RecordNotFoundError
 from lakebed.model.avro import schema_to_avro
 from lakebed.model.names import MAX_DATASET_NAME_LENGTH, check_dataset_name
@@ -59,14 +59,19 @@ class _Found:
         window: Lines of the table `[ingest]`, for an archive or a table.
         schema: Schema that the rows fit.
         described: Description of the source, in words.
-        is_of_files: True for raw files, whose schema is inferred.
+        inspection: What was seen in raw files; None for a table.
     """
 
     source: Sequence[str]
     window: Sequence[str]
     schema: Schema
     described: str
-    is_of_files: bool = True
+    inspection: Inspection | None = None
+
+    @property
+    def is_of_files(self) -> bool:
+        """True for raw files, whose schema is inferred."""
+        return self.inspection is not None
 
 
 def draft_of_files(
@@ -74,10 +79,19 @@ def draft_of_files(
     *,
     into: str | None = None,
     format: FileFormat | None = None,  # noqa: A002 - the word of the option
-    csv: CsvOptions | None = None,
+    csv: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> str:
     """Return a declaration for raw files of folders or stores.
+
+    Args:
+        paths: Paths, patterns, directories or URLs.
+        into: The dataset, as LOCATION/NAME; by default `lake/` and a name from the first path.
+        format: Format of the files; None to recognize it.
+        csv: Parts of the notation of CSV that are known; the others are found.
+        json: Parts of the notation of JSON that are known; the others are found.
+        storage_options: Options for the store of a URL.
 
     Raises:
         InvalidInputError: There is no such file, or the format is unknown.
@@ -85,34 +99,146 @@ def draft_of_files(
     Cost:
         One stat of each file, or a LIST for each URL; the first rows of up to 20 files.
     """
-    found, files = find_files(paths, format, storage_options=storage_options, is_continued=True)
+    files = find_any_files(paths, format, storage_options=storage_options, is_continued=True)
     numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
     chosen = [files[number] for number in numbers]
-    schema = infer_schema(chosen, found, csv=csv, unfit="skip", name="row")
-    options = csv or CsvOptions()
+    inspection = inspect_files(chosen, format, csv=csv, json=json)
+    _check_has_rows(inspection, chosen)
+    declared = _paths_of(paths, inspection.format, files, storage_options)
     source = [
-        f"paths = {_text(paths[0])}" if len(paths) == 1 else f"paths = {_texts(paths)}",
-        f"format = {_text(found)}",
+        f"paths = {_text(declared[0])}" if len(declared) == 1 else f"paths = {_texts(declared)}",
+        f"format = {_text(inspection.format)}",
+        *_notation(inspection, csv or {}, json or {}),
     ]
-    if options.delimiter != ",":
-        source.append(f"csv.delimiter = {_text(options.delimiter)}")
     size = human_size(sum(one.size_bytes for one in files))
     looked_at = f"{counted(len(chosen), 'file')} of {len(files):,}, {size}"
     return _drafted(
-        _Found(source=source, window=(), schema=schema, described=_of_files(found, looked_at)),
+        _Found(
+            source=source,
+            window=(),
+            schema=inspection.schema,
+            described=_of_files(inspection.format, looked_at),
+            inspection=inspection,
+        ),
         into or f"lake/{_name_of(paths[0])}",
     )
+
+
+def _check_has_rows(inspection: Inspection, files: Sequence[RawFile]) -> None:
+    """Check that there was a row to look at.
+
+    Raises:
+        InvalidInputError: There was none.
+    """
+    if inspection.format in ("csv", "json") and not inspection.row_count:
+        raise InvalidInputError(
+            f"{files[0].location} has no row{' below its header' * (inspection.format == 'csv')}.",
+            hint="Look at files with rows. If the first line is a row, add --no-header.",
+        )
+
+
+def _paths_of(
+    paths: Sequence[str],
+    format: FileFormat,  # noqa: A002 - the word of the option
+    files: Sequence[RawFile],
+    storage_options: Mapping[str, str] | None,
+) -> Sequence[str]:
+    """Return paths that lead to these files with the declared format.
+
+    A folder leads to the files whose suffix names the format; others need a pattern.
+    """
+    wanted = {file.location for file in files}
+    declared: list[str] = []
+    for path in paths:
+        try:
+            _, found = find_files([path], format, storage_options=storage_options)
+        except InvalidInputError:
+            found = ()
+        if found and {file.location for file in found} <= wanted:
+            declared.append(path)
+            continue
+        below = [file.location for file in find_any_files([path], storage_options=storage_options)]
+        suffixes = sorted({PurePosixPath(location).suffix for location in below})
+        declared += [f"{path.rstrip('/')}/**/*{suffix}" for suffix in suffixes]
+    return declared
+
+
+# Parts of notations that are declared where they differ from the default, in this order.
+_PARTS_OF_CSV = (
+    *("has_header", "delimiter", "quote", "escape", "encoding", "line_end", "skip", "comment"),
+    *(
+        "trim",
+        "skip_empty",
+        "ragged",
+        "null_text",
+        "nulls",
+        "decimal",
+        "thousands",
+        "dates",
+        "time_zone",
+        "names",
+    ),
+)
+_PARTS_OF_JSON = ("records", "inside", "encoding", "names", "texts")
+_ABOUT_PARTS = {
+    "nulls": "Words for null in columns of numbers, dates, times and booleans; in text they are text.",
+    "skip_empty": "Lines whose cells are all empty are left out.",
+    "ragged": "Lines with fewer cells end in nulls, and empty cells beyond the header are left out.",
+    "dates": "Formats of dates and times, as of Python's strptime; those of ISO 8601 need none.",
+    "time_zone": "Some times have no zone. They are read in this one: correct it now.",
+    "texts": "Fields with values of several types, which become text.",
+    "encoding": "The text is not UTF-8.",
+}
+
+
+def _notation(
+    inspection: Inspection, csv: Mapping[str, Any], json: Mapping[str, Any]
+) -> Sequence[str]:
+    """Return the lines that declare how files are written."""
+    options, parts, given = {
+        "csv": (inspection.csv, _PARTS_OF_CSV, csv),
+        "json": (inspection.json, _PARTS_OF_JSON, json),
+    }.get(inspection.format, (None, (), {}))
+    if options is None:
+        return []
+    default = type(options)()
+    lines = []
+    for name in parts:
+        value = getattr(options, name)
+        if value != getattr(default, name) or name in given:
+            if name in _ABOUT_PARTS:
+                lines.append(f"# {_ABOUT_PARTS[name]}")
+            lines.append(f"{inspection.format}.{name} = {_value(value)}")
+    return lines
+
+
+def _value(value: object) -> str:
+    """Return a value for TOML."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Mapping():
+            pairs = (f"{_text(key)} = {_text(text)}" for key, text in value.items())
+            return "{" + ", ".join(pairs) + "}"
+        case str():
+            return _text(value)
+        case Sequence():
+            return _texts(value)
+    raise TypeError(f"A notation has no {type(value).__name__}.")
 
 
 def draft_of_archive(
     storage: str,
     *,
     what: str,
-    format: FileFormat,  # noqa: A002 - the word of the option
+    format: FileFormat | None = None,  # noqa: A002 - the word of the option
     where: str | None = None,
     index: str | None = None,
     into: str | None = None,
-    csv: CsvOptions | None = None,
+    csv: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> str:
     """Return a declaration for raw files of an archive.
@@ -138,12 +264,17 @@ def draft_of_archive(
                 with archive.open_record(record) as content:
                     path.write_bytes(content.read())
                 paths.append(path)
-            schema = infer_schema(paths, format, csv=csv, unfit="skip", name="row")
-    source = [f"storage = {_text(storage)}", f"what = {_text(what)}", f"format = {_text(format)}"]
+            inspection = inspect_files(find_any_files(paths, format), format, csv=csv, json=json)
+    source = [
+        f"storage = {_text(storage)}",
+        f"what = {_text(what)}",
+        f"format = {_text(inspection.format)}",
+    ]
     if where is not None:
         source.append(f"where = {_text(where)}")
     if index is not None:
         source.append(f"index = {_text(index)}")
+    source += _notation(inspection, csv or {}, json or {})
     day = min(record.start for record in records).astimezone(dt.UTC).date()
     window = [
         '# The files of a time; end is now. A window such as "-7d" keeps each search short.',
@@ -153,7 +284,13 @@ def draft_of_archive(
     ]
     looked_at = f"the newest {counted(len(records), 'file')}"
     return _drafted(
-        _Found(source=source, window=window, schema=schema, described=_of_files(format, looked_at)),
+        _Found(
+            source=source,
+            window=window,
+            schema=inspection.schema,
+            described=_of_files(inspection.format, looked_at),
+            inspection=inspection,
+        ),
         into or f"lake/{_name_of(what)}",
     )
 
@@ -205,7 +342,6 @@ def draft_of_table(
             window=window,
             schema=found.schema,
             described=f"the table {table} of Spark",
-            is_of_files=False,
         ),
         into or f"lake/{_name_of(table.replace('`', '').rpartition('.')[2])}",
     )
@@ -221,10 +357,13 @@ def _of_files(
 def _drafted(found: _Found, into: str) -> str:
     name = into.rstrip("/").rpartition("/")[2]
     check_dataset_name(name)
-    schema = json.dumps(schema_to_avro(found.schema), indent=2, ensure_ascii=False)
+    schema = json_codec.dumps(
+        schema_to_avro(replace(found.schema, name="row")), indent=2, ensure_ascii=False
+    )
     literal = f"'''\n{schema}\n'''" if "'''" not in schema else _text(schema)
     lines = [
         f"# A pipeline for {found.described}.",
+        *(f"# {_one_line(remark)}" for remark in _remarks(found)),
         "# Plan it:  lakebed run FILE --dry-run      Keys for editors:  lakebed run --schema",
         "",
         "# The age from which on the last successful run is too old, for `lakebed run FILE --check`",
@@ -237,8 +376,9 @@ def _drafted(found: _Found, into: str) -> str:
         "[dataset]",
         f"into = {_text(into)}",
         *(_ABOUT_INFERRED if found.is_of_files else _ABOUT_COLUMNS),
+        *_notes(found),
         f"schema = {literal}",
-        *_partitions(found.schema),
+        *_partitions(found),
         "",
         "[ingest]",
         *found.window,
@@ -271,18 +411,67 @@ def _drafted(found: _Found, into: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _partitions(schema: Schema) -> list[str]:
-    """Return the lines that partition by the first field with a time, if there is one."""
-    times = _times_of(schema)
-    if not times:
+def _remarks(found: _Found) -> Sequence[str]:
+    return () if found.inspection is None else found.inspection.remarks
+
+
+def _notes(found: _Found) -> list[str]:
+    """Return what was seen in fields, as comments."""
+    if found.inspection is None or not found.inspection.notes:
+        return []
+    lines = [
+        f"#   {_one_line(name)}: {_one_line('; '.join(texts))}"
+        for name, texts in found.inspection.notes.items()
+    ]
+    return ["# What was seen in the fields:", *lines]
+
+
+def _one_line(text: str) -> str:
+    """Return a text for a comment: of one line, without control characters."""
+    return visible(" ".join(text.split()))
+
+
+def _partitions(found: _Found) -> list[str]:
+    """Return the lines that partition by a time of arrival, if there is one."""
+    times = _times_of(found.schema)
+    arrivals = [name for name in times if _is_arrival(name, found)]
+    if not arrivals or len(found.schema.names) < 2:
+        of_times = (
+            f"# These hold dates or times of other kinds, or too many days: {', '.join(times)}."
+            if times
+            else "# No field is a date or a time."
+        )
         return [
-            "# No field is a date or a time. With one, partitions by day make queries of some days",
-            '# quick, and retention cheap: partition_by = "date(FIELD)"',
+            of_times,
+            "# With a time of arrival, partitions by day make queries of some days quick, and",
+            '# retention cheap: partition_by = "date(FIELD)"',
         ]
-    first, *others = times
+    first = arrivals[0]
+    others = [name for name in times if name != first]
     of_others = f" Other fields with a time: {', '.join(others)}." if others else ""
     call = field_text(first) if times[first] is Kind.DATE else f"date({field_text(first)})"
-    return [f"# A directory for each day.{of_others}", f"partition_by = {_text(call)}"]
+    return [
+        f"# A directory for each day.{_one_line(of_others) and ' ' + _one_line(of_others)}",
+        f"partition_by = {_text(call)}",
+    ]
+
+
+_MOST_DAYS = 400  # partitions of a first run; each has a directory and a file
+_OTHER_TIME = re.compile(
+    r"birth|born|\bdob\b|_dob|dob_|gebur|naiss|nacim|death|died|expir|valid|due|until|deadline|founded",
+    re.IGNORECASE,
+)
+
+
+def _is_arrival(name: str, found: _Found) -> bool:
+    """Return whether a field may hold the time at which its row came, and has few enough days."""
+    if _OTHER_TIME.search(name):
+        return False
+    if found.inspection is None or name not in found.inspection.days:
+        return True  # of a table, or of a file with a schema
+    days = found.inspection.days[name]
+    years = [int(day[:4]) for day in days if day[:4].isdecimal()]
+    return bool(days) and len(days) <= _MOST_DAYS and min(years, default=0) >= 1970
 
 
 def _times_of(schema: Schema) -> dict[str, Kind]:
@@ -296,7 +485,7 @@ def _times_of(schema: Schema) -> dict[str, Kind]:
 
 def _text(value: str) -> str:
     """Return a text for TOML, whose escapes are those of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return json_codec.dumps(value, ensure_ascii=False)
 
 
 def _texts(values: Sequence[str]) -> str:

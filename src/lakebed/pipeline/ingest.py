@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from lakebed.arrow.kernel import WriteOptions
-from lakebed.arrow.reading.files import FILE_FORMATS, CsvOptions, FileFormat
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import FILE_FORMATS, FileFormat
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.commit import Commit
@@ -120,7 +121,8 @@ class Ingest(DeclaredDataset):
             report counts them. `keep`: it is added to the schema of the dataset, nullable, in a
             commit before that of the rows; its type is the most common one of its values, in all
             files that the run reads.
-        csv: Settings of the CSV format.
+        csv: Notation of CSV files.
+        json: Notation of JSON files.
         provided: Values of `provided` partition fields, the same for all rows.
         storage_options: Settings of the object store of the dataset; secrets are never displayed.
         write: Sizes and layout of the data files to write.
@@ -155,6 +157,7 @@ class Ingest(DeclaredDataset):
     allow_truncated: bool = False
     unknown: Unknown = "reject"
     csv: CsvOptions = field(default_factory=CsvOptions)
+    json: JsonOptions = field(default_factory=JsonOptions)
     provided: Mapping[str, Scalar] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
     write: WriteOptions = field(default_factory=WriteOptions)
@@ -265,7 +268,7 @@ class Ingest(DeclaredDataset):
 
     def _check_descriptor(self, descriptor: DatasetDescriptor) -> None:
         if self.format is not None:
-            open_reader(self.format, descriptor, self.csv, self.unknown)
+            open_reader(self.format, descriptor, self.csv, self.unknown, self.json)
         descriptor.partition_by.check_provided(self.provided)
 
     def run(
@@ -334,6 +337,7 @@ class Ingest(DeclaredDataset):
             quarantine=self._quarantine(),
             options=LoadOptions(
                 csv=self.csv,
+                json=self.json,
                 write=self.write,
                 commit=commit,
                 provided=self.provided,
@@ -401,7 +405,9 @@ class Ingest(DeclaredDataset):
         """
         attempts = Attempts(
             schema=state.lineage.number,
-            rule=rule_of(candidates.format, self.csv, self._rules(), levels=self._reads_levels),
+            rule=rule_of(
+                candidates.format, self.csv, self.json, self._rules(), levels=self._reads_levels
+            ),
             unknown=self.unknown,
             set_aside=self._quarantine().notes(store) if candidates.files else {},
             again=again,

@@ -379,7 +379,6 @@ class TestCsv:
             ("at,carier\n2013-01-01,UA\n", CsvOptions(), "Did you mean 'carrier'"),
             ("2013-01-01,UA,1\n", CsvOptions(), "2013-01-01"),
             ("carrier\nUA\n", CsvOptions(), "'at'"),
-            ("at,at\n1,2\n", CsvOptions(), "twice"),
             ("", CsvOptions(), "header"),
             ("2013-01-01,UA\n", CsvOptions(has_header=False), "2 columns"),
             ("2013-01-01,UA,1,x\n", CsvOptions(has_header=False), "4 columns"),

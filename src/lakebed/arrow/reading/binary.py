@@ -225,7 +225,7 @@ class AvroRowsReader(FormatReader):
 
     def count(self, file: RawFile) -> int | None:
         """Return the sum of the row counts of a file's blocks; None where one is damaged."""
-        with file.open() as stream:
+        with file.open_bytes() as stream:
             try:
                 blocks = _fastavro().block_reader(UncompressedAvro(stream))
                 return sum(int(block.num_records) for block in blocks)
@@ -235,7 +235,7 @@ class AvroRowsReader(FormatReader):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
         number, waiting = 1, []
-        with file.open() as stream:
+        with file.open_bytes() as stream:
             rows = _AvroRows(stream)
             for row in rows:
                 waiting.append(row)
@@ -255,7 +255,7 @@ def avro_file_schema(file: RawFile) -> Schema:
         SchemaMismatchError: It has a type that datasets lack.
         InvalidInputError: The file is not Avro.
     """
-    with file.open() as stream, _translating():
+    with file.open_bytes() as stream, _translating():
         document = _fastavro().reader(UncompressedAvro(stream)).writer_schema
         schema = schema_from_avro(_without_marks(document))
         # Another file may have other symbols.

@@ -17,6 +17,7 @@ from lakebed.errors import InvalidInputError, SchemaMismatchError
 _LINES_PER_CHUNK = 1_024
 _CHUNK_BYTES = 4 * 2**20
 _BOM = b"\xef\xbb\xbf"
+_BLANK = b" \t\n\r\x0b\f\x00"
 _LOOK = "Look at the file."
 
 
@@ -231,7 +232,9 @@ def without_blanks(lines: Iterable[Line], delimiter: bytes = b"") -> Iterator[Li
 def is_blank(line: bytes, delimiter: bytes = b"") -> bool:
     r"""Return whether a line holds no more than white space, and no delimiter of cells.
 
+    NUL bytes are the padding of a block.
+
     >>> is_blank(b" \t\r"), is_blank(b" \t\r", b"\t")
     (True, False)
     """
-    return not line.strip() and not (delimiter and delimiter in line)
+    return not line.strip(_BLANK) and not (delimiter and delimiter in line)

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
+import functools
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from lakebed.arrow.conform import Conformer, adding, check_columns, unknown_field
+from lakebed.arrow.reading.cells import (
+    as_typed_csv,
+    count_error,
+    csv_cells,
+    field_names,
+    rows_as_table,
+    split_rows,
+)
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import (
     Chunk,
     FormatReader,
     Reject,
     grouped,
+    is_blank,
     text_lines,
     unread,
     without_blanks,
     without_mark,
 )
-from lakebed.arrow.reading.files import CsvOptions, Line, RawFile, check_header
+from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.arrow.reading.files import Line, RawFile, check_header
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.arrow.reading.unknown import Ignored, Unknown, values_of
 from lakebed.arrow.reasons import reason_of
@@ -41,6 +51,7 @@ from lakebed.model.values import text_hint
 ROWS_PER_CHUNK = 16_384  # Arrow's parser is slow to start
 _INSTANT = pa.timestamp("us", tz="UTC")
 _MOST_BYTES = 2**31 - 1  # Arrow then reads all bytes as one block, which keeps the order of rows
+_BLANKS = b" \t\r\n"
 MAX_RECORD_BYTES = 2**20  # limit of the search for the end of a quoted cell
 
 
@@ -69,7 +80,7 @@ class CsvReader(FormatReader):
         """Return the column names of a file that begins with this line."""
         cells = () if first is None else csv_cells(first.data, self._options)
         if self._options.has_header:
-            names = check_header(cells, self._options)
+            names = header_names(cells, self._options)
             known = [name for name in names if name in self._descriptor.schema]
             # With `keep` a column that could not be added may be empty, to be checked by line.
             check_columns(names if self._unknown == "reject" else known, self._descriptor)
@@ -156,38 +167,83 @@ def cells_as_text(
         on_misfit: Receives the error of each record that has another number of cells; unless it
             raises the error, the record is left out.
     """
-    texts = dict.fromkeys(names, pa.string())
-    data = b"\n".join(line.data for line in chunk) + b"\n"
-    try:
-        return pacsv.read_csv(
-            open_text(data),
-            pacsv.ReadOptions(
-                column_names=list(names), use_threads=False, block_size=len(data) + 1
-            ),
-            pacsv.ParseOptions(
-                delimiter=options.delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
-            pacsv.ConvertOptions(
-                column_types=texts,
-                null_values=["", options.null_text],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as exc:
-        if len(chunk) > 1:
-            halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
-            tables = [cells_as_text(half, names, options, on_misfit=on_misfit) for half in halves]
-            return pa.concat_tables(tables)
+    records = [line.data for line in chunk]
+    if options.is_split_plainly:
         try:
-            csv_cells(chunk[0].data, options)
-            bad = bad_record(str(exc))
-        except SchemaMismatchError as error:  # it is not text at all
-            bad = error
-        on_misfit(SchemaMismatchError(f"Line {chunk[0].number}: {bad.message}", hint=bad.hint))
-        return pa.schema(texts).empty_table()
+            return _split_plainly(records, names, options)
+        except pa.ArrowInvalid as exc:
+            if options.ragged == "reject":
+                return _halves_as_text(chunk, names, options, exc, on_misfit)
+    rows, errors = split_rows(records, len(names), options)
+    for position, bad in errors.items():
+        on_misfit(_at_line(chunk[position], bad))
+    return rows_as_table(rows, names)
+
+
+def _halves_as_text(
+    chunk: Sequence[Line],
+    names: Sequence[str],
+    options: CsvOptions,
+    cause: pa.ArrowInvalid,
+    on_misfit: Callable[[SchemaMismatchError], object],
+) -> pa.Table:
+    if len(chunk) > 1:
+        halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
+        tables = [cells_as_text(half, names, options, on_misfit=on_misfit) for half in halves]
+        return pa.concat_tables(tables)
+    try:
+        csv_cells(chunk[0].data, options)
+        bad = bad_record(str(cause))
+    except SchemaMismatchError as error:  # it is not text at all
+        bad = error
+    on_misfit(_at_line(chunk[0], bad))
+    return pa.schema(dict.fromkeys(names, pa.string())).empty_table()
+
+
+def _at_line(line: Line, bad: SchemaMismatchError) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Line {line.number}: {bad.message}", hint=bad.hint)
+
+
+def _split_plainly(records: Sequence[bytes], names: Sequence[str], options: CsvOptions) -> pa.Table:
+    """Return the cells of records by Arrow's parser.
+
+    Raises:
+        pa.ArrowInvalid: A record has another number of cells, or is not UTF-8.
+    """
+    return _parsed(
+        b"\n".join(records) + b"\n",
+        names,
+        options.delimiter,
+        pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=["", options.null_text],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _parsed(
+    data: bytes, names: Sequence[str], delimiter: str, converting: pacsv.ConvertOptions
+) -> pa.Table:
+    return pacsv.read_csv(
+        open_text(data),
+        pacsv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
+        pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1
+        ),
+        converting,
+    )
+
+
+def header_names(cells: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]:
+    """Return the names of the fields for the cells of a header.
+
+    Raises:
+        SchemaMismatchError: The header is missing, or uses another delimiter.
+    """
+    check_header(cells, options)
+    return field_names(cells, options)
 
 
 def open_text(data: bytes) -> pa.BufferReader:
@@ -227,36 +283,61 @@ class CsvParser:
         self._names = list(names)
         self._options = options
         self._conformer = Conformer(pa.schema(map(field_to_arrow, given)), descriptor)
-        self._parsing = pacsv.ParseOptions(
-            delimiter=options.delimiter,
-            newlines_in_values=True,
-            ignore_empty_lines=len(names) > 1,
-        )
         self._reading = pacsv.ReadOptions(
             column_names=self._names, use_threads=False, block_size=_MOST_BYTES
         )
-        self._converting = pacsv.ConvertOptions(
-            column_types=dict.fromkeys(self._others, pa.string())
-            | {field.name: _csv_type(field.type) for field in given},
-            null_values=["", options.null_text],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
+        types = dict.fromkeys(self._others, pa.string()) | {
+            field.name: _csv_type(field.type) for field in given
+        }
+        self._converting = _conversions(types, options.null_text)
+        self._converting_texts = _conversions(types, "")  # null texts are nulls already
 
     def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         """Return the rows of records, and the fields that were left out; see `Parse`."""
+        if not self._options.is_plain:
+            return self._rows(self._table_of_texts(records), len(records))
         data = b"\n".join(records) + b"\n"
         try:
-            table = pacsv.read_csv(open_text(data), self._reading, self._parsing, self._converting)
+            table = _parsed(data, self._names, self._options.delimiter, self._converting)
+        except pa.ArrowException:
+            # Texts may have other forms, such as a quoted empty cell in a column of numbers.
+            table = self._table_of_texts(records)
+        return self._rows(table, len(records))
+
+    def _table_of_texts(self, records: Sequence[bytes]) -> pa.Table:
+        """Return records with typed columns, read as texts first.
+
+        Raises:
+            SchemaMismatchError: A record does not fit.
+        """
+        table = self._texts(records)
+        try:
+            data = as_typed_csv(table, self._types, self._options)
+            return _parsed(data, self._names, ",", self._converting_texts)
         except pa.ArrowException as exc:
             raise self._refused(records, str(exc)) from exc
-        if table.num_rows != len(records):
+
+    def _texts(self, records: Sequence[bytes]) -> pa.Table:
+        if self._options.is_split_plainly:
+            try:
+                return _split_plainly(records, self._names, self._options)
+            except pa.ArrowException as exc:
+                if self._options.ragged == "reject":
+                    raise self._refused(records, str(exc)) from exc
+        rows, errors = split_rows(records, len(self._names), self._options)
+        for position, error in errors.items():
+            error.row = position
+            raise error
+        return rows_as_table(rows, self._names)
+
+    def _rows(self, table: pa.Table, count: int) -> tuple[pa.RecordBatch, Ignored]:
+        if table.num_rows != count:
             raise SchemaMismatchError(
-                f"The text gives {counted(table.num_rows, 'row')} for {counted(len(records), 'line')}.",
+                f"The text gives {counted(table.num_rows, 'row')} for {counted(count, 'line')}.",
                 hint="Correct the file: put a cell with a newline in quotes.",
             )
         columns = [
-            _from_csv(table.column(name).combine_chunks(), self._types[name], name)
+            _from_csv(table.column(name).combine_chunks(), self._types[name], name, self._options)
             for name in self._known
         ]
         rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
@@ -281,23 +362,28 @@ class CsvParser:
         error = bad_record(message)
         if column and (number or len(records) == 1):
             place = int(column[1])
-            text, name = csv_cells(records[row], self._options)[place], self._names[place]
+            cells, name = csv_cells(records[row], self._options), self._names[place]
+            text = cells[place] if place < len(cells) else ""
             error = _no_value(text, self._types[name], name)
         # Where Arrow names no row, the caller searches for the record that does not fit.
         error.row = row if number else None
         return error
 
 
+def _conversions(types: Mapping[str, pa.DataType], null_text: str) -> pacsv.ConvertOptions:
+    return pacsv.ConvertOptions(
+        column_types=types,
+        null_values=["", null_text],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+
+
 def bad_record(message: str) -> SchemaMismatchError:
     """Return the error for a record that Arrow cannot split into columns."""
     count = _BAD_COUNT.search(message)
     if count:
-        verb = "is" if count["expected"] == "1" else "are"
-        columns = counted(int(count["expected"]), "column")
-        return SchemaMismatchError(
-            f"The line has {counted(int(count['actual']), 'cell')}, but there {verb} {columns}.",
-            hint="Correct the file: put a cell with a delimiter or a newline in quotes.",
-        )
+        return count_error(int(count["actual"]), int(count["expected"]))
     return SchemaMismatchError(f"{message.splitlines()[0]}.", hint="Correct the file.")
 
 
@@ -320,22 +406,22 @@ def _csv_type(kind: Type) -> pa.DataType:
     return type_to_arrow(kind)
 
 
-def values_from_csv(column: pa.Array, kind: Type) -> pa.Array:
+def values_from_csv(column: pa.Array, kind: Type, time_zone: str = "") -> pa.Array:
     """Return a column as Arrow's parser has read it as values of a type.
 
     Raises:
         pa.ArrowInvalid: A value is not of the type.
     """
     if kind == Primitive(Kind.TIMESTAMP):
-        return to_timestamps(column)
+        return to_timestamps(column, time_zone)
     if isinstance(kind, Decimal):
         column.validate(full=True)  # the parser takes 12 for a decimal(3, 2)
     return column
 
 
-def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
+def _from_csv(column: pa.Array, kind: Type, name: str, options: CsvOptions) -> pa.Array:
     try:
-        return values_from_csv(column, kind)
+        return values_from_csv(column, kind, options.time_zone)
     except pa.ArrowInvalid as exc:
         if len(column) > 1:  # the caller searches many rows for the one that fails
             raise SchemaMismatchError(f"Column {name!r}: {reason_of(exc)}.") from exc
@@ -343,20 +429,27 @@ def _from_csv(column: pa.Array, kind: Type, name: str) -> pa.Array:
         raise _no_value(text if isinstance(text, str) else f"{text:f}", kind, name) from exc
 
 
-def to_timestamps(column: pa.Array) -> pa.Array:
+def to_timestamps(column: pa.Array, time_zone: str = "") -> pa.Array:
     """Return texts as moments: a date is its midnight, and a time without a zone is in UTC.
 
+    Args:
+        column: The texts.
+        time_zone: Zone of times that have none, in place of UTC.
+
     Raises:
-        pa.ArrowInvalid: A text is neither.
+        pa.ArrowInvalid: A text is neither, or the clock of the zone skips it.
     """
     # One cast reads what has a time and a zone, and takes a fifth of the time.
     with contextlib.suppress(pa.ArrowInvalid):
         if pc.all(pc.match_substring(column, ":")).as_py() is not False:
             return column.cast(_INSTANT)
     text = pc.utf8_trim_whitespace(column)
+    text = pc.replace_substring_regex(text, r" ?(UTC|GMT)$", "Z")
     has_time = pc.match_substring(text, ":")
     text = pc.if_else(has_time, text, _with_end(text, "T00:00"))
     has_zone = pc.match_substring_regex(text, r"(Z|[+-]\d\d(:?\d\d)?)$")
+    if time_zone:
+        text = pc.if_else(has_zone, text, _in_utc(pc.if_else(has_zone, _NO_TEXT, text), time_zone))
     text = pc.if_else(has_zone, text, _with_end(text, "Z"))
     return text.cast(_INSTANT)
 
@@ -364,6 +457,20 @@ def to_timestamps(column: pa.Array) -> pa.Array:
 def _with_end(texts: pa.Array, end: str) -> pa.Array:
     # For values of Python, Arrow would import pandas, which takes longer than a small file.
     return pc.binary_join_element_wise(texts, pa.scalar(end), pa.scalar(""))
+
+
+_NO_TEXT = pa.scalar(None, pa.string())
+
+
+def _in_utc(texts: pa.Array, time_zone: str) -> pa.Array:
+    """Return local times as texts in UTC; of a time that a clock shows twice, the first.
+
+    Raises:
+        pa.ArrowInvalid: The clock skips a time.
+    """
+    local = texts.cast(pa.timestamp("us"))
+    moments = pc.assume_timezone(local, time_zone, ambiguous="earliest", nonexistent="raise")
+    return moments.cast(pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us")).cast(pa.string())
 
 
 def check_flat(schema: Schema) -> None:
@@ -380,29 +487,43 @@ def check_flat(schema: Schema) -> None:
             )
 
 
-def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
-    """Return the cells of one record.
-
-    Raises:
-        SchemaMismatchError: The record is not UTF-8.
-    """
-    try:
-        text = record.decode()
-    except UnicodeDecodeError as exc:
-        raise SchemaMismatchError(
-            f"This is not UTF-8: {exc}.",
-            hint="Convert the file to UTF-8; if it is Latin-1: iconv -f LATIN1 -t UTF-8.",
-        ) from exc
-    return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter), ()))
-
-
 def csv_records(file: RawFile, options: CsvOptions) -> Iterator[Line]:
-    """Yield the records of a file, header included; see `join_records`."""
-    return join_records(text_lines(file), options.delimiter.encode())
+    """Yield the records of a file, header included; see `records_of`."""
+    return records_of(text_lines(file), options)
+
+
+def records_of(lines: Iterable[Line], options: CsvOptions) -> Iterator[Line]:
+    """Yield the records of lines; see `join_records`.
+
+    Lines that `skip` and `comment` leave out, and blank lines before a header, are not among them.
+    """
+    rest = (line for line in lines if line.number > options.skip or line.problem)
+    delimiter, comment = options.delimiter.encode(), options.comment.encode()
+    records = join_records(rest, delimiter, is_open_after=_quote_test(options), comment=comment)
+    if options.skip_empty:
+        signs = _BLANKS + delimiter
+        records = (line for line in records if line.problem or line.data.strip(signs))
+    if not options.has_header:
+        return records
+    return itertools.dropwhile(
+        lambda line: not line.problem and is_blank(line.data, delimiter), records
+    )
+
+
+class QuoteTest(Protocol):
+    """A test for the end of a record."""
+
+    def __call__(self, data: bytes, *, inside: bool) -> bool:
+        """Return whether a record continues in the next line."""
 
 
 def join_records(
-    lines: Iterable[Line], delimiter: bytes, more: Callable[[], Iterable[Line]] = tuple
+    lines: Iterable[Line],
+    delimiter: bytes,
+    more: Callable[[], Iterable[Line]] = tuple,
+    *,
+    is_open_after: QuoteTest | None = None,
+    comment: bytes = b"",
 ) -> Iterator[Line]:
     """Yield the records of lines; a quoted cell may hold newlines.
 
@@ -413,14 +534,19 @@ def join_records(
         lines: The lines.
         delimiter: The delimiter of cells.
         more: Returns some lines that follow, which are read only where a record goes on in them.
+        is_open_after: Test for the end of a record; None for that of RFC 4180.
+        comment: Beginning of lines that are left out; empty for none.
     """
+    is_open_after = is_open_after or functools.partial(ends_in_quotes, delimiter=delimiter)
     source = _split_at_returns(lines)
     ahead: deque[tuple[Line, bytes]] = (
         deque()
     )  # lines that the search for the end of a quote has read
     while (first := ahead.popleft() if ahead else next(source, None)) is not None:
         line, newline = first
-        if line.problem or not (is_open := ends_in_quotes(line.data, delimiter, inside=False)):
+        if comment and not line.problem and line.data.startswith(comment):
+            continue
+        if line.problem or not (is_open := is_open_after(line.data, inside=False)):
             yield line
             continue
         parts, seen = [line.data], []
@@ -439,7 +565,7 @@ def join_records(
             parts += [newline, part.data]
             newline, is_last_open = following[1], part.is_open
             size_bytes += len(part.data)
-            is_open = ends_in_quotes(part.data, delimiter, inside=True)
+            is_open = is_open_after(part.data, inside=True)
         if is_open:
             ahead.extendleft(reversed(seen))
             # If the last line has no newline, the end of the quote was cut off.
@@ -459,6 +585,43 @@ def _split_at_returns(lines: Iterable[Line]) -> Iterator[tuple[Line, bytes]]:
         for part in parts:
             yield replace(line, data=part, is_open=False), b"\r"
         yield replace(line, data=last + line.data[-1:]), b"\n"
+
+
+def _quote_test(options: CsvOptions) -> QuoteTest:
+    """Return the test whether a record continues in the next line."""
+    if options.is_split_plainly:
+        return functools.partial(ends_in_quotes, delimiter=options.delimiter.encode())
+    delimiter, quote, escape = (
+        options.delimiter,
+        re.escape(options.quote),
+        re.escape(options.escape),
+    )
+    pair = rf"{escape}[\s\S]|" if escape else ""
+    if not quote:
+        cut = re.compile(rf"(?:{pair}[^{escape}])*" if escape else r"[\s\S]*")
+        return lambda data, *, inside: cut.fullmatch(_as_text(data)) is None  # noqa: ARG005
+    inner = re.compile(rf"(?:{pair}{quote}{quote}|[^{quote}{escape}])*{quote}(?!{quote})")
+    begin = re.compile(rf"[ \t]*{quote}" if options.trim else quote)
+
+    def is_open_after(data: bytes, *, inside: bool) -> bool:
+        text, at = _as_text(data), 0
+        while True:
+            begun = None if inside else begin.match(text, at)
+            if inside or begun is not None:
+                match = inner.match(text, at if begun is None else begun.end())
+                if match is None:
+                    return True
+                at, inside = match.end(), False
+            at = text.find(delimiter, at)
+            if at < 0:
+                return False
+            at += 1
+
+    return is_open_after
+
+
+def _as_text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
 
 
 def ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:

@@ -38,7 +38,8 @@ from lakebed.arrow.reading.csv_texts import (
     has_plain_form,
     is_utf8,
 )
-from lakebed.arrow.reading.files import CsvOptions, Line, RawFile
+from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.arrow.reading.files import Line, RawFile
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -100,6 +101,8 @@ class CsvBlockReader(CsvReader):
 
     def _is_odd_header(self, line: bytes) -> bool:
         """Return whether a first line may be more or less than the first record."""
+        if self._options.has_header and is_blank(line, self._separator):
+            return True
         return b"\r" in line[:-1] or ends_in_quotes(line, self._separator, inside=False)
 
     @property

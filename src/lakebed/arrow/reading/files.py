@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, Self, get_args
+from typing import Any, BinaryIO, Literal, Self, cast, get_args
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
+from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.hashes import check_hash, content_hash
 from lakebed.arrow.reading.levels import AS_FOLDERS, batch_home, is_hidden, levels_of
 from lakebed.arrow.reading.owners import check_no_owner, keys_above, keys_near
+from lakebed.arrow.reading.transcoding import Transcoded
 from lakebed.arrow.reasons import reason_of
 from lakebed.common import advice
 from lakebed.common.redaction import StorageOptions
@@ -47,11 +49,14 @@ _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".geojson": "json",
     ".tsv": "submissions",
     ".avro": "avro",
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+# Also read where this format is asked for.
+_OTHER_FORMAT_OF_SUFFIX: dict[str, FileFormat] = {".tsv": "csv", ".tab": "csv", ".psv": "csv"}
 _CODEC_OF_SUFFIX = {
     ".gz": "gzip",
     ".bz2": "bz2",
@@ -68,31 +73,8 @@ _CODEC_OF_MAGIC = {
     b"\xfd7zXZ": "xz",
 }
 _MAGIC_BYTES = 6
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b\x1e")
 _DELIMITERS = (",", ";", "\t", "|")  # the usual ones of CSV
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvOptions:
-    """Notation of a CSV file.
-
-    Attributes:
-        has_header: True if the first line names the columns.
-        delimiter: Text of one character.
-        null_text: Text that stands for null, besides the empty cell.
-
-    >>> CsvOptions(delimiter=";").has_header
-    True
-    """
-
-    has_header: bool = True
-    delimiter: str = ","
-    null_text: str = ""
-
-    def __post_init__(self) -> None:
-        if len(self.delimiter) != 1:
-            raise InvalidInputError(
-                f"Delimiter {self.delimiter!r} is not one character.", hint="Give one."
-            )
 
 
 class Watch:
@@ -123,6 +105,8 @@ class RawFile:
         storage_options: Options for the store of a URL.
         modified_at: Time of the last change; aware, UTC. None if unknown.
         levels: Texts of the folders `name=value` above it, which belong to its rows; None for null.
+        encoding: Encoding of its text; a byte order mark takes precedence.
+        line_end: End of its lines: a newline, with or without a carriage return, or that alone.
         watch: Follows how much of it is read; None if nothing does.
     """
 
@@ -131,6 +115,8 @@ class RawFile:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     modified_at: dt.datetime | None = None
     levels: Mapping[str, str | None] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    line_end: str = "\n"
     watch: Watch | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -160,11 +146,29 @@ class RawFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
+        """Open the text, uncompressed and in UTF-8."""
+        with self.open_bytes() as stream:
+            yield cast(BinaryIO, Transcoded(stream, self.encoding, self.line_end))
+
+    @contextmanager
+    def open_bytes(self) -> Iterator[BinaryIO]:
         """Open the uncompressed bytes."""
-        with self.open_raw() as raw, uncompressed(raw, self.codec) as stream:
+        with self.open_raw() as raw, uncompressed(raw, self.codec_in(raw)) as stream:
             if self.watch is not None:
                 self.watch.raw = raw
             yield stream
+
+    def codec_in(self, raw: pa.NativeFile) -> str | None:
+        """Return the compression of open bytes: by the first ones, where they are near.
+
+        Cost:
+            Of a URL nothing: its suffix counts.
+        """
+        if _is_url(self.location) or self.location == STDIN:
+            return self.codec
+        head = raw.read(_MAGIC_BYTES)
+        raw.seek(0)
+        return codec_of(head) or (None if _is_text(head) else self.codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +195,10 @@ class StoredFile(RawFile):
     def codec(self) -> str | None:
         """Compression by its content, or else by the suffix of its name."""
         return self.content_codec or _codec_of(self.name)
+
+    def codec_in(self, raw: pa.NativeFile) -> str | None:  # noqa: ARG002 - looked at before
+        """Return the compression that `looked_at` has found."""
+        return self.codec
 
     def open_raw(self) -> pa.NativeFile:
         """Open the raw bytes for random access.
@@ -242,6 +250,11 @@ class StoredFile(RawFile):
 def _pieces(raw: pa.NativeFile) -> Iterator[bytes]:
     while piece := raw.read(_PIECE_BYTES):
         yield piece
+
+
+def _is_text(head: bytes) -> bool:
+    """Return whether bytes can begin a text; those of compressed files hold control characters."""
+    return bool(head) and not _CONTROLS.intersection(head)
 
 
 def _codec_of(path: str) -> str | None:
@@ -316,6 +329,58 @@ def find_files(
         One file status for each file; a LIST for each URL of a folder or pattern, and two HEADs and
         two LISTs for each folder above it.
     """
+    files = _found_files(
+        given,
+        format,
+        storage_options=storage_options,
+        may_be_empty=may_be_empty,
+        levels=levels,
+        is_continued=is_continued,
+        takes_any=False,
+    )
+    return format or ("json" if not files else common_format(files)), files
+
+
+def find_any_files(
+    given: object,
+    format: FileFormat | None = None,  # noqa: A002 - the word of the option
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    levels: bool = True,
+    is_continued: bool = False,
+) -> tuple[RawFile, ...]:
+    """Find the requested files, of which a look at their first bytes shows the format.
+
+    As `find_files`; but of a directory without a file whose suffix names a format, all visible
+    files are found.
+
+    Raises:
+        InvalidInputError: As for `find_files`, but for an unknown format.
+
+    Cost:
+        As for `find_files`.
+    """
+    return _found_files(
+        given,
+        format,
+        storage_options=storage_options,
+        may_be_empty=False,
+        levels=levels,
+        is_continued=is_continued,
+        takes_any=format is None,
+    )
+
+
+def _found_files(
+    given: object,
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    storage_options: Mapping[str, str] | None,
+    may_be_empty: bool,
+    levels: bool,
+    is_continued: bool,
+    takes_any: bool,
+) -> tuple[RawFile, ...]:
     if format is not None and format not in FILE_FORMATS:
         raise InvalidInputError(
             f"Unknown file format {format!r}.", hint=f"Known formats: {', '.join(FILE_FORMATS)}."
@@ -334,7 +399,7 @@ def find_files(
             continue
         text = os.fspath(path)
         try:
-            found = _expand(text, format, options)
+            found = _expand(text, format, options, takes_any=takes_any)
         except _NothingThere as nothing:
             if not may_be_empty:
                 raise nothing.error from nothing.__cause__
@@ -344,11 +409,10 @@ def find_files(
             above = levels_of(file.location, base) if levels and file.location != STDIN else {}
             by_location.setdefault(file.location, replace(file, levels=above))
     if may_be_empty and not by_location:
-        return format or "json", ()
+        return ()
     if not by_location:
         raise InvalidInputError("No file is given.", hint="Give paths or a pattern.")
-    files = _newest_batches(tuple(by_location.values()), is_continued=is_continued)
-    return format or _common_format(files), files
+    return _newest_batches(tuple(by_location.values()), is_continued=is_continued)
 
 
 def _base_of(text: str) -> str:
@@ -416,16 +480,18 @@ def _batch_number(file: RawFile) -> int:
     return int(text)
 
 
-def _expand(text: str, wanted: FileFormat | None, options: Mapping[str, str]) -> Iterable[RawFile]:
+def _expand(
+    text: str, wanted: FileFormat | None, options: Mapping[str, str], *, takes_any: bool
+) -> Iterable[RawFile]:
     if text == STDIN:
         return [RawFile(location=STDIN, size_bytes=0)]
     text = _plain_path(text)
     if _is_url(text):
-        return _expand_url(text, wanted, options)
+        return _expand_url(text, wanted, options, takes_any=takes_any)
     path = Path(text)
     if path.is_dir():
         inside = sorted(_walk(path))
-        fitting = _fitting(text, list(_still_there(inside)), wanted)
+        fitting = _fitting(text, list(_still_there(inside)), wanted, takes_any=takes_any)
         _check_no_owner(text, fitting, keys_near(file.location for file in fitting))
         return fitting
     if path.is_file():
@@ -496,7 +562,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 def _expand_url(
-    url: str, wanted: FileFormat | None, options: Mapping[str, str]
+    url: str, wanted: FileFormat | None, options: Mapping[str, str], *, takes_any: bool
 ) -> Iterable[RawFile]:
     options = effective_options(url, options)  # tasks may lack options of their own
     root, _, name = url.rpartition("/")
@@ -519,7 +585,7 @@ def _expand_url(
         if not any(is_hidden(part) and part not in named for part in info.key.split("/"))
     ]
     if not pattern:
-        fitting = _fitting(url, files, wanted)
+        fitting = _fitting(url, files, wanted, takes_any=takes_any)
         _check_no_owner(url, fitting, chain(keys, keys_above(root, options)))
         return fitting
     parts = url.split("/")
@@ -554,8 +620,12 @@ def _remote(url: str, info: ObjectInfo, options: Mapping[str, str]) -> RawFile:
 _PATTERN = frozenset("*?[")
 
 
-def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None) -> list[RawFile]:
+def _fitting(
+    directory: str, files: Sequence[RawFile], wanted: FileFormat | None, *, takes_any: bool
+) -> list[RawFile]:
     fitting = [file for file in files if _fits(file, wanted)]
+    if takes_any and not fitting:
+        fitting = list(files)
     if not fitting:
         error = InvalidInputError(
             f"No {wanted or 'CSV, JSON lines, submissions, Avro or Parquet'} file in {directory!r}.",
@@ -568,6 +638,8 @@ def _fitting(directory: str, files: Sequence[RawFile], wanted: FileFormat | None
 
 def _fits(file: RawFile, wanted: FileFormat | None) -> bool:
     found = format_of(file.location)
+    if wanted is not None and _OTHER_FORMAT_OF_SUFFIX.get(_suffix_of(file.location)) == wanted:
+        return True
     if found is not None:
         return wanted in (None, found)
     if wanted == "submissions":
@@ -584,13 +656,20 @@ def _has_no_suffix(file: RawFile) -> bool:
 
 def format_of(location: str) -> FileFormat | None:
     """Return the format of a file by its suffix, ignoring a compression; None if unknown."""
+    return _FORMAT_OF_SUFFIX.get(_suffix_of(location))
+
+
+def _suffix_of(location: str) -> str:
     path = PurePosixPath(location.lower())
-    if path.suffix in _CODEC_OF_SUFFIX:
-        path = path.with_suffix("")
-    return _FORMAT_OF_SUFFIX.get(path.suffix)
+    return (path.with_suffix("") if path.suffix in _CODEC_OF_SUFFIX else path).suffix
 
 
-def _common_format(files: Sequence[RawFile]) -> FileFormat:
+def common_format(files: Sequence[RawFile]) -> FileFormat:
+    """Return the format that the suffixes of all files name.
+
+    Raises:
+        InvalidInputError: They name several, or none.
+    """
     if files[0].location == STDIN:
         return "json"
     formats = {file.location: format_of(file.location) for file in files}
@@ -653,20 +732,14 @@ def read_text(path: Path) -> str:
 
 
 def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]:
-    """Return the names of a header, which must be unique.
+    """Return the names of a header.
 
     Raises:
-        SchemaMismatchError: The header is missing, a column appears twice in it, or it uses another
-            delimiter.
+        SchemaMismatchError: The header is missing, or uses another delimiter.
     """
     if not names:
         raise SchemaMismatchError(
             "The file is empty and lacks even a header.", hint="Leave the file out."
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise SchemaMismatchError(
-            f"Column {twice!r} appears twice in the header.", hint="Rename one of them."
         )
     # Field names hold none of these characters.
     between = next((delimiter for delimiter in _DELIMITERS if delimiter in names[0]), None)
@@ -733,7 +806,11 @@ class DamageError(Exception):
 
 
 def pieces_of(file: RawFile) -> Iterator[bytes]:
-    """Yield the bytes of a file that can be read before any damage."""
+    """Yield the bytes of a file that can be read before any damage.
+
+    Raises:
+        DamageError: A compressed file does not decode from some point on.
+    """
     good = 0
     if file.codec is not None and not file.size_bytes and file.location != STDIN:
         raise DamageError("The file is empty: compressed text has at least a header.")
@@ -744,7 +821,9 @@ def pieces_of(file: RawFile) -> Iterator[bytes]:
                 good += len(chunk)
         return
     except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as exc:
-        if file.codec is None or (isinstance(exc, OSError) and exc.errno is not None):
+        with file.open_raw() as raw:
+            codec = file.codec_in(raw)
+        if codec is None or (isinstance(exc, OSError) and exc.errno is not None):
             raise
         cause = reason_of(exc)
     # A failed read returns nothing of what it decoded; reading single bytes returns it all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import itertools
 from collections import Counter
@@ -9,27 +10,33 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from lakebed.arrow.documents import decode_object
 from lakebed.arrow.formats.parquet import open_parquet
 from lakebed.arrow.formats.submissions import split_line
 from lakebed.arrow.reading.binary import avro_file_schema, rows_schema
+from lakebed.arrow.reading.cells import csv_cells, legal_name
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
-from lakebed.arrow.reading.csv import cells_as_text, csv_cells, csv_records
+from lakebed.arrow.reading.column_types import TextColumn, choose_notation
+from lakebed.arrow.reading.csv import cells_as_text, csv_records, header_names
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions, parts_of
 from lakebed.arrow.reading.files import (
-    CsvOptions,
+    STDIN,
     FileFormat,
     Line,
     RawFile,
     Watch,
     check_header,
-    find_files,
+    common_format,
+    find_any_files,
     naming,
     reading,
 )
+from lakebed.arrow.reading.json_records import json_records
 from lakebed.arrow.reading.level_columns import with_level_fields
-from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
+from lakebed.arrow.reading.lines import adapted
+from lakebed.arrow.reading.rows import as_written
+from lakebed.arrow.reading.sniffing import Recognized, recognize
+from lakebed.arrow.reading.texts import DATE_FORMATS, MAX_EXACT, NULL_WORDS, PLAIN, Notation
 from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted, shown
@@ -42,6 +49,7 @@ from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, 
 
 DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096
+_MOST_FILES = 20  # whose first bytes are looked at
 
 
 def infer_schema(
@@ -50,7 +58,8 @@ def infer_schema(
     *,
     rows: int = DEFAULT_ROWS,
     require: Collection[str] = (),
-    csv: CsvOptions | None = None,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
+    json: JsonOptions | Mapping[str, Any] | None = None,
     name: str = "entity",
     storage_options: Mapping[str, str] | None = None,
     unfit: Literal["report", "error", "skip"] = "report",
@@ -71,7 +80,8 @@ def infer_schema(
         format: As for `Dataset.load`.
         rows: Number of rows of each file to inspect; 0 for all.
         require: Names of fields that must not be nullable; all others are.
-        csv: Notation of CSV files.
+        csv: Notation of CSV files, or parts of it by their names; what is not given is found.
+        json: Notation of JSON files, or parts of it.
         name: Name of the record, for Avro.
         storage_options: Options for the store of a URL.
         unfit: Effect of a line that is not a row: `report` leaves it out, and warns of the number
@@ -101,36 +111,20 @@ def infer_schema(
     ...     print(*(f"{field.name}: {field.type}" for field in infer_schema(path)))
     code: string n: double
     """
-    if rows < 0:
-        raise InvalidInputError(f"Cannot look at {rows} rows.", hint="Give 0 for all.")
-    if unfit not in ("report", "error", "skip"):
-        raise InvalidInputError(
-            f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
-        )
-    found, files = find_files(paths, format, storage_options=storage_options, levels=levels)
-    tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
-    misfits = _Misfits(is_error=unfit == "error")
-    look = _Look(
-        rows=rows or None,
-        csv=csv or CsvOptions(),
-        skips=unfit == "skip",
-        misfits=misfits,
-        tally=tally,
+    files = find_any_files(paths, format, storage_options=storage_options, levels=levels)
+    if format is None and isinstance(csv or json, CsvOptions | JsonOptions):
+        format = common_format(files)  # noqa: A001 - the word of the option
+    inspection = inspect_files(
+        files,
+        format,
+        csv=parts_of(csv) if isinstance(csv, CsvOptions) else csv,
+        json=parts_of(json) if isinstance(json, JsonOptions) else json,
+        rows=rows,
+        unfit=unfit,
+        takes_any=unfit == "skip",
+        on_progress=on_progress,
     )
-    schema, nulls = _INFER[found](files, look)
-    tally.finish()
-    if unfit == "report":
-        misfits.report()
-    schema = with_level_fields(schema, files)
-    nulls = {
-        **nulls,
-        **{
-            name: f"the folder of {file.location}"
-            for file in files
-            for name, text in file.levels.items()
-            if text is None
-        },
-    }
+    schema, nulls = inspection.schema, inspection.nulls
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
@@ -142,11 +136,107 @@ def infer_schema(
                 f"Required field {required!r} is null or missing: {nulls[required]}.",
                 hint="Leave it nullable, or correct the file.",
             )
-    fields = (replace(field, nullable=field.name not in require) for field in schema)
-    return Schema(fields=tuple(fields), name=name)
+    schema_fields = (replace(field, nullable=field.name not in require) for field in schema)
+    return Schema(fields=tuple(schema_fields), name=name)
 
 
-_Inferred = tuple[Schema, Mapping[str, str]]  # a schema, and the first position of a null by field
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What some raw files hold.
+
+    Attributes:
+        format: Their format.
+        csv: Notation of CSV.
+        json: Notation of JSON.
+        schema: A schema that every inspected row fits.
+        nulls: Position of the first null of each field that has one.
+        notes: What was seen in fields, in words.
+        remarks: What was seen in the files, in sentences.
+        days: Days of the dates or times of fields, up to a limit.
+        row_count: Number of rows that were inspected.
+    """
+
+    format: FileFormat
+    csv: CsvOptions
+    json: JsonOptions
+    schema: Schema
+    nulls: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    days: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    row_count: int = 0
+
+
+def inspect_files(
+    files: Sequence[RawFile],
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    csv: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
+    rows: int = DEFAULT_ROWS,
+    unfit: Literal["report", "error", "skip"] = "skip",
+    takes_any: bool = True,
+    on_progress: OnProgress = NO_PROGRESS,
+) -> Inspection:
+    """Recognize the notation of files, and infer a schema that every inspected row fits.
+
+    Args:
+        files: At least one file.
+        format: Their format; None to recognize it.
+        csv: Parts of the notation of CSV that are known; the others are found.
+        json: Parts of the notation of JSON that are known; the others are found.
+        rows: As for `infer_schema`.
+        unfit: As for `infer_schema`.
+        takes_any: True to repair names of JSON, and to read values of several types as text.
+        on_progress: As for `infer_schema`.
+
+    Raises:
+        InvalidInputError: As for `infer_schema` and `recognize`.
+
+    Cost:
+        As for `infer_schema`, and the first 256 KiB of up to 20 files.
+    """
+    if rows < 0:
+        raise InvalidInputError(f"Cannot look at {rows} rows.", hint="Give 0 for all.")
+    if unfit not in ("report", "error", "skip"):
+        raise InvalidInputError(
+            f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
+        )
+    csv, json = csv or {}, json or {}
+    numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
+    recognized = recognize([files[number] for number in numbers], format, csv=csv, json=json)
+    tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
+    misfits = _Misfits(is_error=unfit == "error")
+    look = _Look(
+        rows=rows or None,
+        csv=recognized.csv,
+        json=recognized.json,
+        given=csv,
+        takes_any=takes_any,
+        misfits=misfits,
+        tally=tally,
+    )
+    inspection = _INFER[recognized.format](
+        [as_written(file, recognized.format, look.csv, look.json) for file in files], look
+    )
+    tally.finish()
+    if unfit == "report":
+        misfits.report()
+    elif recognized.format == "csv":
+        misfits.check_few()
+    levels = {
+        name: f"the folder of {file.location}"
+        for file in files
+        for name, text in file.levels.items()
+        if text is None
+    }
+    return replace(
+        inspection,
+        schema=with_level_fields(inspection.schema, files),
+        nulls={**inspection.nulls, **levels},
+        remarks=(*recognized.notes, *inspection.remarks, *misfits.remarks()),
+        row_count=misfits.line_count,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,16 +246,57 @@ class _Look:
     Attributes:
         rows: Number of rows of each file; None for all.
         csv: Notation of CSV files.
-        skips: True if values vote for a type, and those of other types are skipped.
+        json: Notation of JSON files.
+        given: Parts of the notation of CSV that are known.
+        takes_any: True to repair names of JSON, and to read values of several types as text.
         misfits: Receives lines that are not rows.
         tally: Receives the progress.
     """
 
     rows: int | None
     csv: CsvOptions
-    skips: bool
+    json: JsonOptions
+    given: Mapping[str, Any]
+    takes_any: bool
     misfits: _Misfits
     tally: Tally
+
+
+_SAMPLE_ROWS = 1_000
+
+
+def find_notation(
+    files: Sequence[RawFile],
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    csv: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
+) -> Recognized:
+    """Recognize files that are read into an existing dataset, by their first rows.
+
+    Args:
+        files: At least one file.
+        format: As for `inspect_files`.
+        csv: As for `inspect_files`.
+        json: As for `inspect_files`.
+
+    Raises:
+        InvalidInputError: As for `recognize`.
+
+    Cost:
+        The first 256 KiB of up to 20 files, and 1,000 rows of each.
+    """
+    numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
+    chosen = [files[number] for number in numbers]
+    found = recognize(chosen, format, csv=csv, json=json, is_empty_allowed=True)
+    if found.format not in ("csv", "json") or files[0].location == STDIN:
+        return found
+    with contextlib.suppress(InvalidInputError):  # which is said where the file is read
+        seen = inspect_files(chosen, found.format, csv=csv, json=json, rows=_SAMPLE_ROWS)
+        names = {**seen.json.names, **found.json.names}
+        csv_ = replace(seen.csv, ragged=(csv or {}).get("ragged", "reject"))
+        return replace(found, csv=csv_, json=replace(found.json, names=names))
+    return found
 
 
 class _Misfits:
@@ -174,11 +305,12 @@ class _Misfits:
     Attributes:
         is_error: True if the first one is an error.
         first: Error of the first one, with its file; None without any.
+        line_count: Number of lines so far, with and without misfits.
     """
 
     def __init__(self, *, is_error: bool) -> None:
         self.is_error = is_error
-        self._count = self._line_count = 0
+        self._count = self.line_count = 0
         self.first: InvalidInputError | None = None
 
     def of(self, location: str) -> Callable[[InvalidInputError], None]:
@@ -197,7 +329,35 @@ class _Misfits:
 
     def add_lines(self, count: int) -> None:
         """Count lines, with and without misfits."""
-        self._line_count += count
+        self.line_count += count
+
+    def remarks(self) -> list[str]:
+        """Return what is to be said of lines that are not rows."""
+        if self.first is None:
+            return []
+        return [
+            f"{counted(self._count, 'line')} of {self.line_count:,} did not count, since "
+            f"{'it is not a row' if self._count == 1 else 'they are not rows'}. The first: "
+            f"{self.first.message}"
+        ]
+
+    def check_few(self) -> None:
+        """Check that more lines are rows than not.
+
+        Raises:
+            InvalidInputError: They are not: the error of the first one.
+        """
+        if self.first is not None and 2 * self._count > self.line_count:
+            raise self.first
+
+    def explain(self) -> None:
+        """Raise the error of the first line that is not a row, if there is one.
+
+        Raises:
+            InvalidInputError: There is one.
+        """
+        if self.first is not None:
+            raise self.first
 
     def report(self) -> None:
         """Warn of the lines that were left out.
@@ -207,9 +367,9 @@ class _Misfits:
         """
         if self.first is None:
             return
-        if 2 * self._count >= self._line_count:
+        if 2 * self._count >= self.line_count:
             raise self.first
-        counted_lines = f"{counted(self._count, 'line')} of {self._line_count:,}"
+        counted_lines = f"{counted(self._count, 'line')} of {self.line_count:,}"
         advice.warn(
             f"{counted_lines} {'is not a row' if self._count == 1 else 'are not rows'}, and did not "
             f"count. The first: {self.first.message} `lakebed import` refuses such files, and with "
@@ -239,42 +399,102 @@ class _Looking:
         self._tally.add(self.file.location, size_bytes=-self._reported_bytes)
 
 
-def _from_csv(files: Sequence[RawFile], look: _Look) -> _Inferred:
-    columns: dict[str, _Column] = {}
+def _from_csv(files: Sequence[RawFile], look: _Look) -> Inspection:
+    columns: dict[str, TextColumn] = {}
+    cells_by_name: dict[str, str] = {}
+    nulls = frozenset(look.csv.nulls) if "nulls" in look.given else NULL_WORDS
+    is_open = "dates" not in look.given
+
+    def column_of(name: str) -> TextColumn:
+        if name not in columns:
+            format_ = look.csv.dates.get(name)
+            formats = DATE_FORMATS if format_ is None and is_open else ()
+            columns[name] = TextColumn(nulls, (format_,) if format_ is not None else formats)
+        return columns[name]
+
     for file in files:
         looking = _Looking(file, look.tally)
         with reading(file.location):
             records = csv_records(looking.file, look.csv)
-            names, records = _names_of(records, look.csv)
+            cells, names, records = _names_of(records, look.csv)
+            cells_by_name.update(zip(names, cells, strict=False))
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
+            if len(names) > 1:  # in a file of one column an empty line is a null
+                records = without_blanks(records)
             for chunk in _chunked(itertools.islice(records, look.rows), look, file.location):
                 table = cells_as_text(
                     chunk, names, look.csv, on_misfit=look.misfits.of(file.location)
                 )
                 for name in names:
-                    column = columns.setdefault(name, _Column(votes=look.skips))
-                    column.add(table.column(name), chunk, file.location)
+                    column_of(name).add(table.column(name), chunk, file.location)
                 looking.move()
             for name in names:
-                columns.setdefault(name, _Column(votes=look.skips))
+                column_of(name)
         looking.finish()
-    nulls = {name: column.null_at for name, column in columns.items() if column.null_at}
-    fields = (Field(name=name, type=Primitive(column.kind)) for name, column in columns.items())
-    return Schema(fields=tuple(fields)), nulls
+    return _described(columns, cells_by_name, look)
+
+
+def _described(
+    columns: Mapping[str, TextColumn], cells: Mapping[str, str], look: _Look
+) -> Inspection:
+    """Return what columns of CSV hold, and their notation with what was found in it."""
+    notation: Notation = (look.csv.decimal, look.csv.thousands)
+    if not {"decimal", "thousands"}.intersection(look.given) and notation == PLAIN:
+        notation = choose_notation(list(columns.values()))
+    kinds = {name: column.kind(notation) for name, column in columns.items()}
+    typed = {name: column for name, column in columns.items() if kinds[name] is not Kind.STRING}
+    words = Counter[str]()
+    for column in typed.values():
+        words.update(column.words)
+    dates = {
+        name: format_
+        for name, column in typed.items()
+        if (format_ := column.date_format) is not None
+    }
+    is_local = any(
+        column.is_local and kinds[name] is Kind.TIMESTAMP for name, column in typed.items()
+    )
+    csv = replace(
+        look.csv,
+        decimal=notation[0],
+        thousands=notation[1],
+        nulls=look.csv.nulls if "nulls" in look.given else sorted(filter(None, words)),
+        dates=look.csv.dates if "dates" in look.given else dates,
+        time_zone=look.csv.time_zone or ("UTC" if is_local else ""),
+    )
+    notes = {name: column.notes(kinds[name]) for name, column in columns.items()}
+    for name, cell in cells.items():
+        if look.csv.has_header and name != cell:
+            notes[name].insert(0, f"{shown(cell)} in the header")
+    schema_fields = (Field(name=name, type=Primitive(kind)) for name, kind in kinds.items())
+    return Inspection(
+        format="csv",
+        csv=csv,
+        json=look.json,
+        schema=Schema(fields=tuple(schema_fields)),
+        nulls={name: column.null_at for name, column in columns.items() if column.null_at},
+        notes={name: texts for name, texts in notes.items() if texts},
+        days={
+            name: column.days
+            for name, column in typed.items()
+            if kinds[name] in (Kind.DATE, Kind.TIMESTAMP)
+        },
+    )
 
 
 def _names_of(
     records: Iterator[Line], options: CsvOptions
-) -> tuple[tuple[str, ...], Iterator[Line]]:
+) -> tuple[tuple[str, ...], tuple[str, ...], Iterator[Line]]:
+    """Return the cells of the first record, the names of the columns, and the rows."""
     first = next(records, None)
     cells = () if first is None else csv_cells(_whole(first).data, options)
-    check_header(cells if options.has_header else tuple(map(str, range(len(cells)))), options)
     if options.has_header:
-        return tuple(check_field_name(cell) for cell in cells), records
+        return cells, tuple(map(check_field_name, header_names(cells, options))), records
+    check_header(tuple(map(str, range(len(cells)))), options)
     assert first is not None
     names = tuple(f"field_{number}" for number in range(1, len(cells) + 1))
-    return names, itertools.chain([first], records)
+    return cells, names, itertools.chain([first], records)
 
 
 def _whole(line: Line) -> Line:
@@ -300,73 +520,47 @@ def _chunked(lines: Iterable[Line], look: _Look, location: str) -> Iterator[list
             yield whole
 
 
-# Types whose values go together in one column.
-_FAMILIES = ((Kind.LONG, Kind.DOUBLE), (Kind.DATE, Kind.TIMESTAMP), (Kind.BOOLEAN,))
-
-
-class _Column:
-    """Possible types of the texts in a column of CSV.
-
-    Args:
-        votes: True if the type is that of most values; otherwise it holds all of them.
-    """
-
-    def __init__(self, *, votes: bool) -> None:
-        self._counts: Counter[Kind] = Counter()
-        self._votes = votes
-        self._is_exact = True
-        self.null_at = ""
-
-    def add(self, texts: pa.ChunkedArray, chunk: Sequence[Line], location: str) -> None:
-        if texts.null_count and not self.null_at:
-            position = texts.is_null().to_pylist().index(True)
-            # Empty lines are skipped, so that row numbers and line numbers may differ.
-            is_aligned = len(texts) == len(chunk)
-            line = f", line {chunk[position].number}" if is_aligned else ""
-            self.null_at = f"{location}{line}"
-        values = texts.drop_null().value_counts()
-        for text, count in zip(*(part.to_pylist() for part in values.flatten()), strict=True):
-            kind = kind_of_text(text)
-            self._counts[kind] += count
-            if kind is Kind.LONG and abs(int(text)) > MAX_EXACT:
-                self._is_exact = False
-
-    def note_null(self, place: str) -> None:
-        self.null_at = self.null_at or place
-
-    @property
-    def kind(self) -> Kind:
-        """The type of the column."""
-        common = self._common(frozenset(self._counts))
-        if common is not Kind.STRING or not self._votes:
-            return common
-        total = self._counts.total()
-        for family in _FAMILIES:
-            if 2 * sum(self._counts[kind] for kind in family) > total:
-                return self._common(frozenset(kind for kind in family if self._counts[kind]))
-        return Kind.STRING
-
-    def _common(self, kinds: frozenset[Kind]) -> Kind:
-        """Return the type that holds the values of all these types."""
-        if len(kinds) == 1:
-            return next(iter(kinds))
-        if kinds == {Kind.LONG, Kind.DOUBLE} and self._is_exact:
-            return Kind.DOUBLE
-        if kinds == {Kind.DATE, Kind.TIMESTAMP}:
-            return Kind.TIMESTAMP
-        return Kind.STRING
-
-
-def _from_json(files: Sequence[RawFile], look: _Look) -> _Inferred:
+def _from_json(files: Sequence[RawFile], look: _Look) -> Inspection:
     root = _Node()
     for file in files:
         _add_documents(root, file, look)
-    if not root.fields and not look.skips:
-        look.misfits.report()
-    return _schema_of(root)
+    if not root.fields:
+        look.misfits.explain()
+    names = _legal_names(root) if look.takes_any else {}
+    schema, nulls = _schema_of(root, names)
+    notes: dict[str, list[str]] = {}
+    texts: list[str] = []
+    root.find_texts("", names, texts, notes)
+    for name, legal in names.items():
+        if name in root.fields:
+            notes.setdefault(legal, []).insert(0, f"{shown(name)} in the objects")
+    json = replace(
+        look.json,
+        names={**names, **look.json.names},
+        texts=[*look.json.texts, *(path for path in texts if path not in look.json.texts)],
+    )
+    return Inspection(
+        format="json", csv=look.csv, json=json, schema=schema, nulls=nulls, notes=notes
+    )
 
 
-def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
+def _legal_names(root: _Node) -> dict[str, str]:
+    """Return names for the members of objects that no field may be called."""
+    all_names = root.names()
+    names: dict[str, str] = {}
+    for name in sorted(all_names):
+        legal = legal_name(name) or "field"
+        if legal == name:
+            continue
+        base, count = legal, 1
+        while legal in all_names or legal in names.values():
+            count += 1
+            legal = f"{base}_{count}"
+        names[name] = legal
+    return names
+
+
+def _from_submissions(files: Sequence[RawFile], look: _Look) -> Inspection:
     root = _Node()
     for file in files:
         _add_documents(root, file, look, is_submission=True)
@@ -375,17 +569,25 @@ def _from_submissions(files: Sequence[RawFile], look: _Look) -> _Inferred:
     own = tuple(
         Field(name=name, type=Primitive(Kind.STRING), nullable=False) for name in (UUID, DOCUMENT)
     )
-    if not root.fields:
-        return Schema(fields=own), {}
-    schema, nulls = _schema_of(root)
-    return Schema(fields=(*own, *schema.fields)), nulls
+    schema, nulls = (Schema(fields=own), {}) if not root.fields else _schema_of(root, {})
+    if root.fields:
+        schema = Schema(fields=(*own, *schema.fields))
+    return Inspection(
+        format="submissions", csv=look.csv, json=look.json, schema=schema, nulls=nulls
+    )
 
 
 def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bool = False) -> None:
     looking = _Looking(file, look.tally)
     add_misfit = look.misfits.of(file.location)
+    takes_any = look.takes_any and not is_submission
     with reading(file.location):
-        lines = itertools.islice(without_blanks(text_lines(looking.file)), look.rows)
+        records = (
+            without_blanks(text_lines(looking.file))
+            if is_submission
+            else json_records(looking.file, look.json)
+        )
+        lines = itertools.islice(records, look.rows)
         for number, line in enumerate(lines):
             if number % _RECORDS_PER_CHUNK == 0:
                 looking.move()
@@ -395,65 +597,73 @@ def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bo
                 data = _whole(line).data
                 with naming(f"Line {line.number}"):
                     document = decode_object(split_line(data)[1] if is_submission else data)
+                if not is_submission:
+                    document = adapted(document, look.json)
                 if (
                     not look.misfits.is_error
                 ):  # alone first: a line that does not fit must not count in part
-                    _Node().add(document, "", place, depth=0)
+                    _Node().add(document, "", place, depth=0, takes_any=takes_any)
             except InvalidInputError as exc:
                 # Other lines have the name, too.
-                if isinstance(exc, InvalidNameError) and not look.skips:
+                if isinstance(exc, InvalidNameError):
                     raise
                 add_misfit(exc)
             else:
-                root.add(document, "", place, depth=0, votes=look.skips)
+                root.add(document, "", place, depth=0, takes_any=takes_any)
     looking.finish()
 
 
-def _schema_of(root: _Node) -> _Inferred:
+def _schema_of(root: _Node, names: Mapping[str, str]) -> tuple[Schema, Mapping[str, str]]:
+    """Return a schema, and the first position of a null by field."""
     if not root.fields:
         raise SchemaMismatchError("No object has a field.", hint="Look at more rows, or others.")
-    fields = root.as_fields()
+    schema_fields = root.as_fields(names)
     nulls = {name: node.null_at for name, node in root.fields.items() if node.null_at}
     nulls |= {
         name: "a line lacks it"
         for name, node in root.fields.items()
         if node.count < root.count and name not in nulls
     }
-    return Schema(fields=fields), nulls
+    return Schema(fields=schema_fields), {names.get(name, name): at for name, at in nulls.items()}
 
 
 @dataclass(slots=True)
 class _Node:
     """Values seen for a path in JSON, and the position of the first one.
 
-    Where lines vote for a type, values of a kind that conflicts with the first one are in a node of
-    their own.
+    Attributes:
+        kinds: Number of values of each kind.
+        is_mixed: True if values of several types were taken, which are read as text.
     """
 
     kind: str = ""
     place: str = ""
     count: int = 0
-    value_count: int = 0  # of this kind
+    kinds: Counter[str] = field(default_factory=Counter)
+    is_mixed: bool = False
     null_at: str = ""
     is_exact: bool = True
     fields: dict[str, _Node] = field(default_factory=dict)
     element: _Node | None = None
-    others: dict[str, _Node] = field(default_factory=dict)
 
-    def add(self, value: Any, path: str, place: str, *, depth: int, votes: bool = False) -> None:
+    def add(
+        self, value: Any, path: str, place: str, *, depth: int, takes_any: bool = False
+    ) -> None:
         self.count += 1
         if value is None:
             self.null_at = self.null_at or place
             return
-        kind = _json_kind(value, path, place)
-        if votes and self.kind and _family(kind) != _family(self.kind):
-            other = self.others.setdefault(_family(kind), _Node())
-            other.add(value, path, place, depth=depth, votes=True)
+        kind = _json_kind(value, path, place, takes_any=takes_any)
+        self.kinds[kind] += 1
+        if isinstance(value, int) and abs(value) > MAX_EXACT:
+            self.is_exact = False
+        if takes_any:
+            is_odd = self.kind and _family(kind) != _family(self.kind)
+            is_rounded = not self.is_exact and "double" in self.kinds
+            self.is_mixed |= bool(is_odd) or is_rounded or kind == "number"
+        if self.is_mixed:
             return
         self._unify(kind, path, place)
-        self.value_count += 1
-        if isinstance(value, int) and abs(value) > MAX_EXACT and not votes:
-            self.is_exact = False
         if self.kind == "double" and not self.is_exact:
             raise SchemaMismatchError(
                 f"Field {path!r} has whole numbers that no double holds, and other numbers: "
@@ -468,14 +678,43 @@ class _Node:
         if isinstance(value, list):
             self.element = self.element or _Node()
             for element in value:
-                self.element.add(element, f"{path}[]", place, depth=depth + 1, votes=votes)
+                self.element.add(element, f"{path}[]", place, depth=depth + 1, takes_any=takes_any)
         elif isinstance(value, dict):
             for name, item in value.items():
-                with naming(place):
-                    check_field_name(name)
+                if not takes_any:
+                    with naming(place):
+                        check_field_name(name)
                 inner = self.fields.setdefault(name, _Node())
                 longer = f"{path}.{name}" if path else name
-                inner.add(item, longer, place, depth=depth + 1, votes=votes)
+                inner.add(item, longer, place, depth=depth + 1, takes_any=takes_any)
+
+    def names(self) -> set[str]:
+        """Return the names of all members, at any depth."""
+        names: set[str] = set()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            names |= node.fields.keys()
+            waiting += node.fields.values()
+            waiting += [node.element] if node.element is not None else []
+        return names
+
+    def find_texts(
+        self, path: str, names: Mapping[str, str], texts: list[str], notes: dict[str, list[str]]
+    ) -> None:
+        """Add the paths of values of several types, and a note for each."""
+        if self.is_mixed:
+            texts.append(path)
+            seen = " and ".join(f"{count:,} {_label(kind)}" for kind, count in self.kinds.items())
+            notes.setdefault(path.partition(".")[0].partition("[")[0], []).append(
+                f"text: {path} has {seen}"
+            )
+            return
+        for name, node in self.fields.items():
+            legal = names.get(name, name)
+            node.find_texts(f"{path}.{legal}" if path else legal, names, texts, notes)
+        if self.element is not None:
+            self.element.find_texts(f"{path}[]", names, texts, notes)
 
     def _unify(self, kind: str, path: str, place: str) -> None:
         if not self.kind:
@@ -485,28 +724,41 @@ class _Node:
         elif self.kind != kind:
             raise SchemaMismatchError(
                 f"Field {path!r} is {self.kind} and {kind}: {self.place}; {place}.",
-                hint="Correct one of the lines, or leave the field out. Or take the type of most "
-                "lines: `import --quarantine`, which sets the others aside; in Python it is the value 'skip' of unfit.",
+                hint="Correct one of the lines, or leave the field out. `lakebed init` and `import` read "
+                "such a field as text, by texts of the notation of JSON.",
             )
 
-    def as_type(self) -> Type:
-        most = max((self, *self.others.values()), key=lambda node: node.value_count)
-        if most is not self:
-            return most.as_type()
+    def as_type(self, names: Mapping[str, str]) -> Type:
+        if self.is_mixed:
+            return Primitive(Kind.STRING)
         match self.kind:
             case "":
                 return Primitive(Kind.STRING)
             case "list":
                 assert self.element is not None
-                return ListOf(self.element.as_type())
+                return ListOf(self.element.as_type(names))
             case "object":
                 if not self.fields:
                     return MapOf(Primitive(Kind.STRING))  # a struct has at least one field
-                return Struct(self.as_fields())
+                return Struct(self.as_fields(names))
         return Primitive(Kind(self.kind))
 
-    def as_fields(self) -> tuple[Field, ...]:
-        return tuple(Field(name=name, type=node.as_type()) for name, node in self.fields.items())
+    def as_fields(self, names: Mapping[str, str]) -> tuple[Field, ...]:
+        return tuple(
+            Field(name=names.get(name, name), type=node.as_type(names))
+            for name, node in self.fields.items()
+        )
+
+
+def _label(kind: str) -> str:
+    """Return the name of a kind of JSON values in the plural."""
+    return {
+        "long": "whole numbers",
+        "double": "other numbers",
+        "number": "very large numbers",
+        "string": "texts",
+        "boolean": "booleans",
+    }.get(kind, f"{kind}s")
 
 
 def _family(kind: str) -> str:
@@ -514,7 +766,7 @@ def _family(kind: str) -> str:
     return "number" if kind in ("long", "double") else kind
 
 
-def _json_kind(value: object, path: str, place: str) -> str:
+def _json_kind(value: object, path: str, place: str, *, takes_any: bool) -> str:
     match value:
         case bool():
             return "boolean"
@@ -528,18 +780,22 @@ def _json_kind(value: object, path: str, place: str) -> str:
             return "list"
         case dict():
             return "object"
+    if takes_any:
+        return "number"
     raise SchemaMismatchError(
         f"Field {path!r} has a number that neither long nor double holds: {place}.",
         hint="Write a schema by hand, or write the numbers as text.",
     )
 
 
-def _from_avro(files: Sequence[RawFile], look: _Look) -> _Inferred:  # noqa: ARG001 - one form for all formats
-    return _common([_located(file, avro_file_schema(file)) for file in files])
+def _from_avro(files: Sequence[RawFile], look: _Look) -> Inspection:
+    schema = _common([_located(file, avro_file_schema(file)) for file in files])
+    return Inspection(format="avro", csv=look.csv, json=look.json, schema=schema)
 
 
-def _from_parquet(files: Sequence[RawFile], look: _Look) -> _Inferred:  # noqa: ARG001 - one form for all formats
-    return _common([_located(file, _parquet_schema(file)) for file in files])
+def _from_parquet(files: Sequence[RawFile], look: _Look) -> Inspection:
+    schema = _common([_located(file, _parquet_schema(file)) for file in files])
+    return Inspection(format="parquet", csv=look.csv, json=look.json, schema=schema)
 
 
 def _located(file: RawFile, schema: Schema) -> tuple[str, Schema]:
@@ -551,14 +807,14 @@ def _parquet_schema(file: RawFile) -> Schema:
         return schema_from_arrow(rows_schema(opened))
 
 
-def _common(schemas: Sequence[tuple[str, Schema]]) -> _Inferred:
+def _common(schemas: Sequence[tuple[str, Schema]]) -> Schema:
     first_place, first = schemas[0]
     for place, schema in schemas[1:]:
         if schema.fields != first.fields:
             raise SchemaMismatchError(
                 f"{first_place} and {place} have different schemas.", hint="Give files of one."
             )
-    return first, {}
+    return first
 
 
 _INFER = {

@@ -81,6 +81,8 @@ class LevelReader(FormatReader):
         unknown: Unknown,
         *,
         is_by_position: bool,
+        as_written: Callable[[RawFile], RawFile],
+        is_plain_text: bool,
     ) -> None:
         """Prepare to read files, with and without levels.
 
@@ -89,7 +91,10 @@ class LevelReader(FormatReader):
             descriptor: Descriptor of the dataset.
             unknown: Rule for levels that the dataset lacks.
             is_by_position: True if files name no columns, and have one for each other field.
+            as_written: Adds the notation to a file.
+            is_plain_text: True if the texts of files need no conversion, and can be packed.
         """
+        self._as_written = as_written
         self._open_reader = open_reader
         self._descriptor = descriptor
         self._unknown = unknown
@@ -97,16 +102,16 @@ class LevelReader(FormatReader):
         plain = open_reader(descriptor)
         self._readers = {frozenset[str](): plain}
         self.checks_in_chunks = plain.checks_in_chunks
-        self.reads_packs = plain.reads_packs
+        self.reads_packs = plain.reads_packs and is_plain_text
 
     def check(self, file: RawFile) -> None:
         """Compare levels, and header or schema of the file, with the dataset."""
         self._columns(file)
-        self._reader(file).check(file)
+        self._reader(file).check(self._as_written(file))
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
-        pieces = self._reader(file).chunks(file)
+        pieces = self._reader(file).chunks(self._as_written(file))
         if not file.levels:
             yield from pieces
             return
@@ -142,7 +147,7 @@ class LevelReader(FormatReader):
 
     def census(self, file: RawFile) -> Census:
         """Return the contents of fields and levels that the dataset lacks."""
-        census = self._reader(file).census(file)
+        census = self._reader(file).census(self._as_written(file))
         for name, text in file.levels.items():
             if name not in self._descriptor.schema and text is not None:
                 for noted in ("cell", str(kind_of_levels([text]))):
@@ -151,7 +156,7 @@ class LevelReader(FormatReader):
 
     def count(self, file: RawFile) -> int | None:
         """Return the rows of a file whose header or schema does not fit."""
-        return self._reader(file).count(file)
+        return self._reader(file).count(self._as_written(file))
 
     def _reader(self, file: RawFile) -> FormatReader:
         """Return the reader of a file, for which the fields of its levels are optional."""

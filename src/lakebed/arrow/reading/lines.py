@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.document_columns import ColumnReader, column_reader
-from lakebed.arrow.documents import at_row, decode_object, entity_of, is_cut_object
+from lakebed.arrow.documents import (
+    at_row,
+    decode_object,
+    entity_from,
+    entity_of,
+    is_cut_object,
+)
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.formats.submissions import (
     BROKEN_UUID,
@@ -33,11 +39,14 @@ from lakebed.arrow.reading.chunks import (
     FormatReader,
     Pack,
     Reject,
+    grouped,
     is_blank,
     text_lines,
     unread,
 )
+from lakebed.arrow.reading.dialect import JsonOptions
 from lakebed.arrow.reading.files import STDIN, RawFile
+from lakebed.arrow.reading.json_records import json_records, renamed, with_texts
 from lakebed.arrow.reading.unknown import Ignored, Unknown, known_part
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import field_to_arrow
@@ -50,13 +59,19 @@ _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 
 
 class JsonReader(FormatReader):
-    """JSON lines: one object a line."""
+    """JSON: one object a line, or as the options say."""
 
     checks_in_chunks = True
-    reads_packs = True
 
-    def __init__(self, descriptor: DatasetDescriptor, unknown: Unknown = "reject") -> None:
+    def __init__(
+        self,
+        descriptor: DatasetDescriptor,
+        unknown: Unknown = "reject",
+        options: JsonOptions | None = None,
+    ) -> None:
         self._descriptor = descriptor
+        self._options = options or JsonOptions()
+        self.reads_packs = self._options.is_plain
         self._unknown = unknown
         self._schema = pa.schema(map(field_to_arrow, descriptor.schema.fields))
 
@@ -76,6 +91,9 @@ class JsonReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
+        if not self._options.is_plain:
+            yield from grouped(json_records(file, self._options), self.parse, is_cut_object)
+            return
         fields = self._descriptor.schema.fields
         parser = LineParser(parse=self.parse, is_cut=is_cut_object, is_blank=is_blank)
         source, others = BlockSource(file, divided_by=_BLOCKS), frozenset[str]()
@@ -112,7 +130,9 @@ class JsonReader(FormatReader):
     def census(self, file: RawFile) -> Census:
         """Return the contents of fields that the dataset lacks."""
         census = Census()
-        census.note_documents(_documents(file), self._descriptor.schema.fields, ())
+        census.note_documents(
+            json_documents(file, self._options), self._descriptor.schema.fields, ()
+        )
         return census
 
     def parse(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
@@ -121,12 +141,18 @@ class JsonReader(FormatReader):
         entities, ignored = [], Ignored()
         for position, line in enumerate(lines):
             with at_row(position):
-                entity = entity_of(line, fields)
+                entity = self._entity(line)
             if self._unknown != "reject":
                 entity, left_out = known_part(entity, fields, self._unknown)
                 ignored += left_out
             entities.append(entity)
         return entities_to_batch(entities, self._descriptor), ignored
+
+    def _entity(self, line: bytes) -> dict[str, Any]:
+        fields, options = self._descriptor.schema.fields, self._options
+        if not (options.names or options.texts):
+            return entity_of(line, fields)
+        return entity_from(adapted(decode_object(line), options), fields)
 
 
 class SubmissionLinesReader(FormatReader):
@@ -205,7 +231,7 @@ class SubmissionLinesReader(FormatReader):
     def census(self, file: RawFile) -> Census:
         """Return the contents of document fields that the dataset lacks."""
         census = Census()
-        documents = _documents(file, is_submission=True)
+        documents = _submitted_documents(file)
         census.note_documents(documents, self._fields.document_fields, (UUID, DOCUMENT))
         return census
 
@@ -228,13 +254,28 @@ def _lines_of(texts: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
     return lines, counts
 
 
-def _documents(file: RawFile, *, is_submission: bool = False) -> Iterator[dict[str, Any]]:
+def json_documents(file: RawFile, options: JsonOptions) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file, as the options take them; what is none is passed over."""
+    for line in json_records(file, options):
+        if not line.problem:
+            with contextlib.suppress(InvalidInputError):
+                yield adapted(decode_object(line.data), options)
+
+
+def adapted(document: dict[str, Any], options: JsonOptions) -> dict[str, Any]:
+    """Return an object with the names and texts of the options."""
+    if options.names:
+        document = renamed(document, options.names)
+    return with_texts(document, options.texts)
+
+
+def _submitted_documents(file: RawFile) -> Iterator[dict[str, Any]]:
     """Yield the objects of the lines that hold one."""
     for line in text_lines(file):
         if line.problem:
             continue
         with contextlib.suppress(InvalidInputError):
-            yield decode_object(split_line(line.data)[1] if is_submission else line.data)
+            yield decode_object(split_line(line.data)[1])
 
 
 def _look_into(file: RawFile) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from lakebed.arrow.reading.binary import AvroRowsReader, ParquetReader
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
+from lakebed.arrow.reading.csv import CsvReader
 from lakebed.arrow.reading.csv_blocks import CsvBlockReader
-from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, reading
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import FileFormat, RawFile, reading
 from lakebed.arrow.reading.level_columns import LevelReader
 from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
+from lakebed.arrow.reading.transcoding import is_utf8
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
@@ -24,31 +28,53 @@ def open_reader(
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
     unknown: Unknown = "reject",
+    json: JsonOptions | None = None,
 ) -> LevelReader:
     """Return the reader of a format, which fills in the levels above files.
 
     Raises:
         SchemaMismatchError: The format cannot hold the dataset's rows.
     """
+    json = json or JsonOptions()
+    encoding = {"csv": csv.encoding, "json": json.encoding}.get(format, "utf-8")
     return LevelReader(
-        lambda rows: _open_plain(format, rows, csv, unknown),
+        lambda rows: _open_plain(format, rows, csv, json, unknown),
         descriptor,
         unknown,
         is_by_position=format == "csv" and not csv.has_header,
+        as_written=lambda file: as_written(file, format, csv, json),
+        is_plain_text=is_utf8(encoding) and (format != "csv" or csv.line_end == "\n"),
     )
+
+
+def as_written(
+    file: RawFile,
+    format: FileFormat,  # noqa: A002 - the word of the option
+    csv: CsvOptions,
+    json: JsonOptions,
+) -> RawFile:
+    """Return a file with the encoding and the line ends of its notation."""
+    match format:
+        case "csv":
+            return replace(file, encoding=csv.encoding, line_end=csv.line_end)
+        case "json":
+            return replace(file, encoding=json.encoding)
+    return file
 
 
 def _open_plain(
     format: FileFormat,  # noqa: A002 - the word of the option
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
+    json: JsonOptions,
     unknown: Unknown,
 ) -> FormatReader:
     match format:
         case "csv":
-            return CsvBlockReader(descriptor, csv, unknown)
+            open_csv = CsvBlockReader if csv.is_plain else CsvReader
+            return open_csv(descriptor, csv, unknown)
         case "json":
-            return JsonReader(descriptor, unknown)
+            return JsonReader(descriptor, unknown, json)
         case "submissions":
             return SubmissionLinesReader(descriptor)
         case "avro":
@@ -63,6 +89,7 @@ def check_files(
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
     unknown: Unknown = "reject",
+    json: JsonOptions | None = None,
 ) -> None:
     """Compare the headers and schemas of files with a dataset, before any row is read.
 
@@ -76,7 +103,7 @@ def check_files(
     Cost:
         The first bytes of each file, or its footer.
     """
-    reader = open_reader(format, descriptor, csv, unknown)
+    reader = open_reader(format, descriptor, csv, unknown, json)
     for file in files:
         try:
             with reading(file.location):
@@ -98,6 +125,7 @@ def read_rows(
     format: FileFormat,  # noqa: A002 - the word of the option
     descriptor: DatasetDescriptor,
     csv: CsvOptions | None = None,
+    json: JsonOptions | None = None,
 ) -> pa.RecordBatchReader:
     """Return the rows of files as one stream; the first that does not fit is an error.
 
@@ -111,7 +139,7 @@ def read_rows(
     Cost:
         Memory for some thousand rows.
     """
-    reader = open_reader(format, descriptor, csv or CsvOptions())
+    reader = open_reader(format, descriptor, csv or CsvOptions(), json=json)
     for file in files:
         with reading(file.location):
             reader.check(file)

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
-from lakebed.arrow.reading.files import CsvOptions, FileFormat, RawFile, Watch, reading
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import FileFormat, RawFile, Watch, reading
 from lakebed.arrow.reading.level_columns import LevelReader
 from lakebed.arrow.reading.packs import packs_of
 from lakebed.arrow.reading.rejects import WAITING
@@ -53,6 +54,7 @@ class Job:
         target: Batch that receives the rows.
         format: Format of the files.
         csv: Notation of CSV files.
+        json: Notation of JSON files.
         rejects_files: True if a file whose header or schema does not fit is set aside as a
             whole, instead of being an error.
         stops_early: True if a worker stops at `ENOUGH_REJECTS`, since the result will not be used.
@@ -62,13 +64,14 @@ class Job:
     target: BatchTarget
     format: FileFormat
     csv: CsvOptions
+    json: JsonOptions
     unknown: Unknown = "reject"
     rejects_files: bool = False
     stops_early: bool = False
 
     def open_reader(self) -> LevelReader:
         """Return the reader of the files."""
-        return open_reader(self.format, self.target.descriptor, self.csv, self.unknown)
+        return open_reader(self.format, self.target.descriptor, self.csv, self.unknown, self.json)
 
     def new_reject_key(self) -> str:
         """Return a unique key for rejects, in the staging of the batch."""
@@ -206,6 +209,7 @@ def census_of(
     format: FileFormat,  # noqa: A002 - the word of the option
     descriptor: DatasetDescriptor,
     csv: CsvOptions,
+    json: JsonOptions | None = None,
 ) -> Census:
     """Return the contents of fields that the dataset lacks, divided among workers.
 
@@ -217,7 +221,7 @@ def census_of(
     groups = _groups_of(workers, files)
 
     def count(group: Sequence[RawFile]) -> Census:
-        reader, census = open_reader(format, descriptor, csv, "keep"), Census()
+        reader, census = open_reader(format, descriptor, csv, "keep", json), Census()
         for file in group:
             with contextlib.suppress(InvalidInputError, FormatError), reading(file.location):
                 census.add(reader.census(file.looked_at()))

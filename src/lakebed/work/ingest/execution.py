@@ -218,7 +218,14 @@ def _widen(
     """
     workers = workers_for(spark, store, threads=1, purpose=f"look for fields of {state.name}")
     descriptor = state.descriptor
-    census = census_of(workers, files, intake.format, descriptor, intake.options.csv)
+    census = census_of(
+        workers,
+        files,
+        intake.format,
+        descriptor,
+        intake.options.csv_options,
+        intake.options.json_options,
+    )
     wider = widened(descriptor, census)
     if wider == descriptor:
         return state
@@ -245,7 +252,14 @@ def _check_fit(intake: Intake, due: Due, state: State) -> None:
     options = intake.options
     state.descriptor.partition_by.check_provided(options.provided)
     files = [candidate.file for candidate in due.files]
-    check_files(files, intake.format, state.descriptor, options.csv, options.unknown)
+    check_files(
+        files,
+        intake.format,
+        state.descriptor,
+        options.csv_options,
+        options.unknown,
+        options.json_options,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +324,8 @@ class _Reading:
         job = Job(
             target=self.target,
             format=intake.format,
-            csv=options.csv,
+            csv=options.csv_options,
+            json=options.json_options,
             rejects_files=intake.is_by_file,
             stops_early=options.fail_on_rejects,
             unknown=options.unknown,
@@ -345,7 +360,13 @@ class _Reading:
         earlier = [*due.replaced, *(file for file in due.known.files if file.slot in slots)]
         superseded = [one for slot in slots for one in due.supersedes.get(slot, ())]
         options = self.intake.options
-        rule = rule_of(self.intake.format, options.csv, options.rules, levels=options.levels)
+        rule = rule_of(
+            self.intake.format,
+            options.csv_options,
+            options.json_options,
+            options.rules,
+            levels=options.levels,
+        )
         refusals = {
             left_out.location: self._refusal(left_out.why, rule, left_out.detail)
             for left_out in due.left_out

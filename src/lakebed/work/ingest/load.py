@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakebed.arrow.reading.files import FileFormat, find_files
+from lakebed.arrow.reading.dialect import parts_of
+from lakebed.arrow.reading.files import FileFormat, RawFile, common_format, find_any_files
+from lakebed.arrow.reading.inference import find_notation
 from lakebed.commit import Commit, as_dry_run
 from lakebed.common.given import check_given
 from lakebed.common.html import facts_to_html
@@ -143,9 +145,10 @@ def load(
     check_given("options", options, LoadOptions, "Give LoadOptions, or leave it out.")
     if isinstance(store, DryRunStore):
         spark = None  # tasks have stores of their own, in which this process sees no writes
-    found_format, files = find_files(
+    files = find_any_files(
         paths, format, storage_options=options.storage_options, levels=options.levels
     )
+    found_format, options = _recognized(files, format, options)
     candidates = tuple(map(Candidate.of_file, files))
     first = None
     if create is not None:
@@ -206,6 +209,23 @@ def load(
         ignored_file_count=done.ignored.file_count,
         ignored_row_count=done.ignored.row_count,
         ignored_fields=done.ignored.fields,
+    )
+
+
+def _recognized(
+    files: Sequence[RawFile],
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    options: LoadOptions,
+) -> tuple[FileFormat, LoadOptions]:
+    """Return the format of files, and the options with what was found in them."""
+    csv = None if options.csv is None else parts_of(options.csv)
+    json = None if options.json is None else parts_of(options.json)
+    known = format if csv is None and json is None else format or common_format(files)
+    if known in ("avro", "parquet", "submissions"):
+        return known, options
+    found = find_notation(files, known, csv=csv, json=json)
+    return found.format, replace(
+        options, csv=options.csv or found.csv, json=options.json or found.json
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import astuple, dataclass, field
 from typing import get_args
 
 from lakebed.arrow.kernel import WriteOptions
-from lakebed.arrow.reading.files import CsvOptions, FileFormat
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
+from lakebed.arrow.reading.files import FileFormat
 from lakebed.arrow.reading.sift import Counts
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.common.redaction import StorageOptions
@@ -83,12 +84,14 @@ def check_unknown(unknown: Unknown) -> None:
 def rule_of(
     format: FileFormat,  # noqa: A002 - the word of the option
     csv: CsvOptions,
+    json: JsonOptions,
     rules: IngestRules,
     *,
     levels: bool,
 ) -> str:
     """Return the rules for reading a file, as text: with other rules it may be accepted."""
-    return " ".join(map(str, (format, *astuple(csv), *astuple(rules), levels)))
+    notation = {"csv": astuple(csv), "json": astuple(json)}.get(format, ())
+    return " ".join(map(str, (format, *notation, *astuple(rules), levels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,8 @@ class LoadOptions:
     """Options for reading raw files.
 
     Attributes:
-        csv: Format of CSV files.
+        csv: Notation of CSV files; None to find it by their first rows.
+        json: Notation of JSON files; None to find it by their first rows.
         storage_options: Options of the store of a URL; displays hide possible secrets.
         write: Sizes and layout of data files; None for the options of the dataset.
         commit: Retry and lease settings of the commits; None for the options of the dataset.
@@ -115,7 +119,8 @@ class LoadOptions:
     {}
     """
 
-    csv: CsvOptions = field(default_factory=CsvOptions)
+    csv: CsvOptions | None = None
+    json: JsonOptions | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
     write: WriteOptions | None = None
     commit: CommitOptions | None = None
@@ -134,6 +139,16 @@ class LoadOptions:
             allow_truncated=self.allow_truncated,
             unknown=self.unknown,
         )
+
+    @property
+    def csv_options(self) -> CsvOptions:
+        """The notation of CSV, or the default."""
+        return self.csv or CsvOptions()
+
+    @property
+    def json_options(self) -> JsonOptions:
+        """The notation of JSON, or the default."""
+        return self.json or JsonOptions()
 
     def __post_init__(self) -> None:
         _ = self.rules  # checks the values

@@ -1,0 +1,279 @@
+"""Records of CSV as cells, cells as texts, and texts in the form that typed reading takes."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.common.shown import counted
+from lakebed.errors import SchemaMismatchError
+from lakebed.model.keys import BATCH_ID
+from lakebed.model.schema import Decimal, Kind, Primitive, Type
+
+_BLANKS = " \t"
+_NUMBERS = frozenset({Kind.INT, Kind.LONG, Kind.UNSIGNED_LONG, Kind.FLOAT, Kind.DOUBLE})
+_MOMENTS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
+_FOREIGN_IN_NAMES = re.compile(r"[.`]|\[\]|\{\}")
+
+
+def field_names(cells: Iterable[str], options: CsvOptions) -> tuple[str, ...]:
+    """Return the names of the fields for the cells of a header: legal, and each of them once.
+
+    A name that is mapped by `names` counts as it is mapped. Of the others, characters that no
+    name may have become `_` or blanks, an empty name becomes that of its position, and a name that
+    comes again gets a number.
+
+    >>> field_names(["id", "", "geo.lat", "id", "net"], CsvOptions(names={"net": "amount"}))
+    ('id', 'column_2', 'geo_lat', 'id_2', 'amount')
+    """
+    names: list[str] = []
+    taken: set[str] = set()
+    for number, cell in enumerate(cells, 1):
+        mapped = options.names.get(cell)
+        base = name = mapped or legal_name(cell) or f"column_{number}"
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        name = options.names.get(name, name)
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def legal_name(text: str) -> str:
+    r"""Return a name that a field may have for one of a file; empty if nothing of it is left.
+
+    >>> legal_name(" price\u00a0EUR "), legal_name("a.b"), legal_name("batch_id")
+    ('price EUR', 'a_b', 'batch_id_1')
+    """
+    visible = "".join(
+        " " if letter.isspace() else letter
+        for letter in text
+        if letter.isspace() or unicodedata.category(letter) not in ("Cc", "Cf", "Cs")
+    )
+    name = _FOREIGN_IN_NAMES.sub("_", re.sub(" +", " ", visible).strip())
+    return f"{name}_1" if name == BATCH_ID else name
+
+
+class Splitter:
+    """Splits records of any notation into cells."""
+
+    def __init__(self, options: CsvOptions) -> None:
+        self._options = options
+        delimiter, quote, escape = map(
+            re.escape, (options.delimiter, options.quote, options.escape)
+        )
+        around = f"[{_BLANKS}]*" if options.trim else ""
+        pair = rf"{escape}[\s\S]|" if escape else ""
+        if quote:  # the escape has its meaning in quotes alone, as Spark writes it
+            inside = rf"(?:{pair}{quote}{quote}|[^{quote}{escape}])*"
+            # Text behind the end of a quote belongs to the cell.
+            quoted = rf"{around}{quote}(?P<quoted>{inside}){quote}(?P<tail>[^{delimiter}]*)"
+            self._cell = re.compile(rf"{quoted}|(?P<plain>[^{delimiter}]*)")
+        else:
+            self._cell = re.compile(rf"(?P<plain>(?:{pair}[^{delimiter}{escape}])*)")
+        self._outside = re.compile(rf"{escape}([{delimiter}\n{escape}])")
+        kept = rf"{escape}(?P<kept>[{quote}{delimiter}{escape}\n])|" if escape else ""
+        self._inside = re.compile(rf"{kept}{quote}(?P<twice>{quote})")  # used with a quote alone
+
+    def cells(self, record: bytes) -> list[str | None]:
+        """Return the cells of a record; None for one that is empty, and not in quotes.
+
+        Raises:
+            SchemaMismatchError: The record is not UTF-8, or a quote has no end.
+        """
+        text, options = decoded(record).removesuffix("\r"), self._options
+        cells: list[str | None] = []
+        at = 0
+        while True:
+            match = self._cell.match(text, at)
+            assert match is not None  # the plain form takes an empty text
+            groups = match.groupdict()
+            if groups.get("quoted") is not None:
+                cells.append(self._quoted(groups["quoted"], groups["tail"]))
+            else:
+                cells.append(self._plain(groups["plain"]))
+            at = match.end()
+            if at >= len(text):
+                return cells
+            if text[at] != options.delimiter:
+                raise SchemaMismatchError(
+                    f"Behind {text[:at][-20:]!r} comes {text[at]!r}, where a cell begins or ends.",
+                    hint="Correct the file.",
+                )
+            at += 1
+
+    def _quoted(self, text: str, tail: str) -> str:
+        text = self._inside.sub(lambda match: match[match.lastgroup or 0], text)
+        return text + (tail.strip(_BLANKS) if self._options.trim else tail)
+
+    def _plain(self, text: str) -> str | None:
+        if self._options.trim:
+            text = text.strip(_BLANKS)
+        if self._options.null_text and text == self._options.null_text:
+            return None
+        if self._options.escape and not self._options.quote:
+            text = self._outside.sub(r"\1", text)
+        return text or None
+
+
+def decoded(record: bytes) -> str:
+    """Return the text of a record.
+
+    Raises:
+        SchemaMismatchError: The record is not UTF-8.
+    """
+    try:
+        return record.decode()
+    except UnicodeDecodeError as exc:
+        raise SchemaMismatchError(
+            f"This is not UTF-8: {exc}.",
+            hint="Set encoding to that of the file: 'cp1252' for Western Europe, which includes "
+            "Latin-1.",
+        ) from exc
+
+
+def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
+    """Return the cells of one record.
+
+    Raises:
+        SchemaMismatchError: The record is not UTF-8.
+    """
+    if not options.is_split_plainly:
+        return tuple(cell or "" for cell in Splitter(options).cells(record))
+    text = decoded(record)
+    return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter), ()))
+
+
+def count_error(actual: int, expected: int) -> SchemaMismatchError:
+    """Return the error of a record with another number of cells."""
+    verb = "is" if expected == 1 else "are"
+    return SchemaMismatchError(
+        f"The line has {counted(actual, 'cell')}, but there {verb} {counted(expected, 'column')}.",
+        hint="Correct the file: put a cell with a delimiter or a newline in quotes.",
+    )
+
+
+def split_rows(
+    records: Sequence[bytes], width: int, options: CsvOptions
+) -> tuple[list[list[str | None]], dict[int, SchemaMismatchError]]:
+    """Split records into rows of a number of cells.
+
+    Returns:
+        The rows, and the errors of the other records by their positions.
+    """
+    splitter = Splitter(options)
+    rows: list[list[str | None]] = []
+    errors: dict[int, SchemaMismatchError] = {}
+    for position, record in enumerate(records):
+        try:
+            cells = splitter.cells(record)
+            if len(cells) != width:
+                cells = _filled(cells, width, options)
+        except SchemaMismatchError as exc:
+            errors[position] = exc
+        else:
+            rows.append(cells)
+    return rows, errors
+
+
+def _filled(cells: list[str | None], width: int, options: CsvOptions) -> list[str | None]:
+    if options.ragged == "reject" or any(cell and cell.strip() for cell in cells[width:]):
+        raise count_error(len(cells), width)
+    return [*cells[:width], *[None] * (width - len(cells))]
+
+
+def rows_as_table(rows: Sequence[Sequence[str | None]], names: Sequence[str]) -> pa.Table:
+    """Return rows of cells as columns of text."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
+
+
+def as_typed_csv(table: pa.Table, types: Mapping[str, Type], options: CsvOptions) -> bytes:
+    """Return texts as CSV in the one form that typed reading takes, without a header.
+
+    What has no such form stays as it is, and is refused by typed reading.
+    """
+    columns = [
+        _normalized(table.column(name).combine_chunks(), types[name], name, options)
+        if name in types
+        else table.column(name)
+        for name in table.schema.names
+    ]
+    sink = io.BytesIO()
+    writing = pacsv.WriteOptions(include_header=False, delimiter=",")
+    pacsv.write_csv(pa.table(columns, names=table.schema.names), sink, writing)
+    return sink.getvalue()
+
+
+def _normalized(column: pa.Array, kind: Type, name: str, options: CsvOptions) -> pa.Array:
+    if kind == Primitive(Kind.STRING):
+        return column
+    texts = pc.utf8_trim_whitespace(column)
+    nulls = pa.array(["", *options.nulls], pa.string())
+    texts = pc.if_else(pc.is_in(texts, nulls), pa.scalar(None, pa.string()), texts)
+    if isinstance(kind, Decimal) or (isinstance(kind, Primitive) and kind.kind in _NUMBERS):
+        return plain_numbers(texts, options.decimal, options.thousands)
+    if isinstance(kind, Primitive) and (kind.kind in _MOMENTS or kind.kind is Kind.DATE):
+        format_ = options.dates.get(name)
+        if format_ is not None:
+            texts = iso_texts(texts, format_)
+    return texts
+
+
+def plain_numbers(texts: pa.Array, decimal: str, thousands: str) -> pa.Array:
+    """Return numbers with a point, and without separators of groups.
+
+    A text with a point that is no separator keeps no meaning where the decimal separator is a
+    comma, and becomes one that is no number.
+    """
+    if decimal == "." and not thousands:
+        return texts
+    mark, group = re.escape(decimal), re.escape(thousands)
+    if thousands:
+        is_grouped = pc.match_substring_regex(
+            texts, rf"^[+-]?[0-9]{{1,3}}({group}[0-9]{{3}})+({mark}[0-9]*)?$"
+        )
+        texts = pc.if_else(is_grouped, pc.replace_substring(texts, thousands, ""), texts)
+    if decimal == ",":
+        is_foreign = pc.match_substring(texts, ".")
+        texts = pc.if_else(is_foreign, pc.binary_join_element_wise("?", texts, ""), texts)
+        texts = pc.replace_substring(texts, ",", ".", max_replacements=1)
+    return texts
+
+
+def iso_texts(texts: pa.Array, format_: str) -> pa.Array:
+    """Return dates and times of a format in that of ISO 8601; others stay as they are."""
+    encoded = texts.dictionary_encode()
+    forms = [iso_text(text, format_) or text for text in encoded.dictionary.to_pylist()]
+    return pa.array(forms, pa.string()).take(encoded.indices)
+
+
+def iso_text(text: str, format_: str) -> str | None:
+    """Return a date or time of a format as ISO 8601; None if it is not of the format.
+
+    >>> iso_text("1.2.2024", "%d.%m.%Y"), iso_text("2024", "%d.%m.%Y")
+    ('2024-02-01', None)
+    """
+    try:
+        moment = dt.datetime.strptime(text, format_)
+    except ValueError:
+        return None
+    if moment.year < 1000:  # fewer digits than the format of dates has
+        return None
+    return moment.isoformat() if has_time(format_) else moment.date().isoformat()
+
+
+def has_time(format_: str) -> bool:
+    """Return whether a format of `strptime` has a time of the day."""
+    return re.search("%[HIMSTXRcfp]", format_) is not None

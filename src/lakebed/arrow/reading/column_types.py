@@ -1,0 +1,240 @@
+"""Types of columns of texts, with what was seen in them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.arrow.reading.cells import iso_text
+from lakebed.arrow.reading.files import Line
+from lakebed.arrow.reading.texts import (
+    DATE_FORMATS,
+    MAX_EXACT,
+    NOTATIONS,
+    PLAIN,
+    Notation,
+    formats_of_date,
+    has_zone,
+    kind_of_number,
+    kind_of_text,
+    needs_notation,
+)
+from lakebed.common.shown import shown
+from lakebed.model.schema import Kind
+
+_NUMBERS = frozenset({Kind.LONG, Kind.DOUBLE})
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_MOST_DAYS = 1_000
+_LEADING_ZERO = re.compile("-?0[0-9]+")
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Values of a column as numbers of one notation.
+
+    Attributes:
+        kinds: Types of the values.
+        is_exact: True if a double holds every whole number.
+        is_proven: True if a value has a meaning in this notation alone.
+    """
+
+    kinds: set[Kind] = field(default_factory=set)
+    is_exact: bool = True
+    is_proven: bool = False
+
+    def add(self, kind: Kind, text: str, notation: Notation) -> None:
+        self.kinds.add(kind)
+        if (
+            kind is Kind.LONG
+            and abs(int(text.replace(notation[1], "") if notation[1] else text)) > MAX_EXACT
+        ):
+            self.is_exact = False
+        if notation != PLAIN and not self.is_proven:
+            self.is_proven = needs_notation(text, notation)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The type that holds all values; None if there is none."""
+        if len(self.kinds) == 1:
+            return next(iter(self.kinds))
+        return Kind.DOUBLE if self.kinds == _NUMBERS and self.is_exact else None
+
+
+class TextColumn:
+    """Texts of a column of CSV, and the narrowest type that holds all of them.
+
+    Attributes:
+        null_at: Position of the first null; empty without any.
+        count: Number of rows.
+        empty_count: Number of cells without text.
+        words: Number of cells with each word that usually stands for null.
+    """
+
+    def __init__(self, nulls: frozenset[str], formats: Sequence[str] = DATE_FORMATS) -> None:
+        """Begin a column.
+
+        Args:
+            nulls: Words that stand for null if the column is not of text.
+            formats: Formats of dates that may be found.
+        """
+        self._nulls = nulls
+        self._kinds: Counter[Kind] = Counter()
+        self._numbers = {notation: _Numbers() for notation in NOTATIONS}
+        self._formats: frozenset[str] | None = None
+        self._given_formats = formats
+        self._local_count = 0
+        self._example: dict[Kind, str] = {}
+        self._days: set[str] = set()
+        self.null_at = ""
+        self.count = 0
+        self.empty_count = 0
+        self.words: Counter[str] = Counter()
+
+    def note_null(self, place: str) -> None:
+        """Keep the position of a null."""
+        self.null_at = self.null_at or place
+
+    def add(self, texts: pa.ChunkedArray, chunk: Sequence[Line], location: str) -> None:
+        """Look at some texts."""
+        self.count += len(texts)
+        if texts.null_count:
+            self.empty_count += texts.null_count
+            if not self.null_at:
+                position = texts.is_null().to_pylist().index(True)
+                # Empty lines are skipped, so that row numbers and line numbers may differ.
+                is_aligned = len(texts) == len(chunk)
+                line = f", line {chunk[position].number}" if is_aligned else ""
+                self.null_at = f"{location}{line}"
+        values = texts.drop_null().value_counts()
+        for text, count in zip(*(part.to_pylist() for part in values.flatten()), strict=True):
+            self._add(text, count, location)
+
+    def _add(self, text: str, count: int, location: str) -> None:
+        stripped = text.strip()
+        if not stripped or stripped in self._nulls:
+            self.words[stripped] += count
+            self.note_null(location)
+            return
+        kind = kind_of_text(stripped)
+        self._kinds[kind] += count
+        self._example.setdefault(kind, text)
+        for notation, numbers in list(self._numbers.items()):
+            is_same = kind in _NUMBERS and (notation[0] == "." or kind is Kind.LONG)
+            number = kind if is_same else kind_of_number(stripped, notation)
+            if number is Kind.STRING:
+                del self._numbers[notation]
+            else:
+                numbers.add(number, stripped, notation)
+        if kind is Kind.STRING:
+            formats = self._given_formats if self._formats is None else self._formats
+            self._formats = formats_of_date(stripped, formats)
+            if self._formats and len(self._days) < _MOST_DAYS:
+                self._days.add(stripped)
+        elif kind in _MOMENTS:
+            if len(self._days) < _MOST_DAYS:
+                self._days.add(stripped[:10])
+            self._local_count += count * (kind is Kind.TIMESTAMP and not has_zone(stripped))
+
+    def kind(self, notation: Notation = PLAIN) -> Kind:
+        """Return the type of the column, with numbers of a notation."""
+        kinds = frozenset(self._kinds)
+        if notation in self._numbers and kinds:
+            return self._numbers[notation].kind or Kind.STRING
+        if len(kinds) == 1 and kinds != {Kind.STRING}:
+            return next(iter(kinds))
+        if kinds == _MOMENTS:
+            return Kind.TIMESTAMP
+        return self._kind_of_dates() or Kind.STRING
+
+    def proves(self, notation: Notation) -> bool:
+        """Return whether the column has numbers of this notation, and of no other one."""
+        return (
+            self.kind() is Kind.STRING
+            and self.kind(notation) in _NUMBERS
+            and self._numbers[notation].is_proven
+        )
+
+    @property
+    def date_format(self) -> str | None:
+        """The format of all values, as of `strptime`; None for another column, or if two fit."""
+        if frozenset(self._kinds) != {Kind.STRING} or not self._formats:
+            return None
+        return next(iter(self._formats)) if len(self._formats) == 1 else None
+
+    def _kind_of_dates(self) -> Kind | None:
+        format_ = self.date_format
+        if format_ is None:
+            return None
+        return Kind.TIMESTAMP if "%M" in format_ else Kind.DATE
+
+    @property
+    def is_local(self) -> bool:
+        """True if times of the column have no zone."""
+        format_ = self.date_format
+        return self._local_count > 0 or (format_ is not None and "%M" in format_)
+
+    @property
+    def days(self) -> frozenset[str]:
+        """Days of a column of dates or times, in the form of ISO 8601, up to a limit."""
+        format_ = self.date_format
+        if format_ is None:
+            return frozenset(self._days) if frozenset(self._kinds) <= _MOMENTS else frozenset()
+        return frozenset((iso_text(text, format_) or text)[:10] for text in self._days)
+
+    def notes(self, kind: Kind) -> list[str]:
+        """Return what is worth saying of the column, which has been given a type."""
+        notes = []
+        for word, count in self.words.most_common():
+            if word and kind is not Kind.STRING:
+                notes.append(f"{count:,} of {self.count:,} are {word!r}")
+        if self.empty_count == self.count and self.count:
+            notes.append("all are empty")
+        if kind is Kind.STRING:
+            notes += self._notes_of_text()
+        elif self.date_format is not None:
+            notes.append(f"all have the form {self.date_format}")
+        if kind is Kind.TIMESTAMP and self.is_local:
+            notes.append("the times have no zone; see time_zone")
+        if kind is Kind.LONG and _LARGE.issuperset(map(len, self._example.values())):
+            notes.append("these may be milliseconds since 1970")
+        return notes
+
+    def _notes_of_text(self) -> list[str]:
+        if self._formats and len(self._formats) > 1:
+            first, second, *_ = sorted(self._formats)
+            return [f"text: all fit {first} and {second}; see dates"]
+        others = {kind: count for kind, count in self._kinds.items() if kind is not Kind.STRING}
+        odd = self._kinds[Kind.STRING]
+        total = odd + sum(others.values())
+        example = self._example.get(Kind.STRING, "")
+        if others and odd and 2 * odd < total:
+            usual = max(others, key=lambda kind: others[kind])
+            return [f"text: {odd:,} of {total:,} are no {usual}, such as {shown(example)}"]
+        if _LEADING_ZERO.fullmatch(example):
+            return [f"text: some have leading zeros, such as {shown(example)}"]
+        if len(others) > 1:
+            return [f"text: values are {' and '.join(sorted(map(str, others)))}"]
+        return []
+
+
+_LARGE = frozenset({13})  # digits of milliseconds since 1970 of today
+
+
+def choose_notation(columns: Sequence[TextColumn]) -> Notation:
+    """Return the notation that makes the most columns numbers, if one of them proves it."""
+    best, most = PLAIN, sum(column.kind() in _NUMBERS for column in columns)
+    for notation in NOTATIONS[1:]:
+        if not any(column.proves(notation) for column in columns):
+            continue
+        count = sum(column.kind(notation) in _NUMBERS for column in columns)
+        broken = any(
+            column.kind() in _NUMBERS and column.kind(notation) not in _NUMBERS
+            for column in columns
+        )
+        if count > most and not broken:
+            best, most = notation, count
+    return best
