@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+import pytest
+
 import lakebed
+from lakebed.common.decoding import from_msgpack
 
 SOURCE = Path(lakebed.__file__).parent
 # Its types are made for the fields of a dataset, each by the thread that uses it.
-MAKES_ITS_OWN = {"arrow/documents.py", "common/decoding.py"}
+MAKES_ITS_OWN = {"arrow/document_columns.py", "arrow/documents.py", "common/decoding.py"}
 OTHER = re.compile(r"\.Decoder\(|msgspec\.convert\(|\.decode\([^)]*\btype=")
 
 # With types of many members, and threads that take turns as often as possible, each of a few rounds
@@ -86,3 +90,9 @@ def test_malformed_documents_are_caught_with_those_that_are_not_text_or_too_deep
         and not ("RecursionError" in match[1] and re.search("Unicode|ValueError", match[1]))
     ]
     assert not found, "catch lakebed.common.decoding.UNREADABLE"
+
+
+@pytest.mark.parametrize("data", [b"\x81\x81\xa1a\x01\x02", b"\x91\x81\x81\xa1a\x01\x02"])
+def test_a_key_that_cannot_be_one_is_malformed_in_each_release_of_msgspec(data: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError, match="malformed"):
+        from_msgpack(data, object)

@@ -42,10 +42,10 @@ def test_batch_ids_are_hidden_and_shown(cli, address, flights) -> None:
     ("options", "said"),
     [
         (["all"], "Set publish.delta, publish.iceberg or publish.hive to true, or name the target"),
-        (["delta", "--table", "a.b"], "No such option '--table'"),
-        (["delta", "--catalog", "prod"], "No such option '--catalog'"),
-        (["delta", "--root", "s3://b"], "No such option '--root'"),
-        (["iceberg", "--metastore", "thrift://h:1"], "No such option '--metastore'"),
+        (["delta", "--table", "a.b"], "No such option … --table"),
+        (["delta", "--catalog", "prod"], "No such option … --catalog"),
+        (["delta", "--root", "s3://b"], "No such option … --root"),
+        (["iceberg", "--metastore", "thrift://h:1"], "No such option … --metastore"),
         (["hive"], "Missing option '--table'"),
         (["hive", "--table", "a.b", "--since", "1"], "Give --since with --print-sql"),
         (
@@ -67,7 +67,8 @@ def test_options_that_do_not_go_together_are_refused(
 
     done = cli("publish", options[0], address, *options[1:], exit_code=2)
 
-    assert said in done.stderr.replace("\n", " ")
+    told = done.stderr.replace("\n", " ")
+    assert all(part in told for part in said.split(" … ")), told  # click 8.1 quotes no names
     assert sorted(tmp_path.rglob("*")) == before
 
 

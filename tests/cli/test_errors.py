@@ -170,9 +170,11 @@ def test_list_of_a_missing_directory_is_an_error(cli, tmp_path) -> None:
 @pytest.mark.thorough
 def test_hints_are_for_the_command_line_as_well_as_for_python() -> None:
     """A hint names verbs, which both have; calls and keywords are those of Python alone."""
-    # Partition functions, directories and constraints of URIs are written alike in both.
-    shared = r"(?!date\(|hash\(|hour\(|exists\(|batch_id=…)"
-    python = re.compile(rf"(?<!\?)\b{shared}[a-z_]+(?:\((?:\)|[a-z_]+=|…\))|=['…])")
+    # Partition functions, directories and constraints of URIs are written alike in both; frames and
+    # expressions of other libraries, with their methods, come from Python alone.
+    both = r"(?!date\(|hash\(|hour\(|exists\(|batch_id=…)"
+    others = r"(?!to_frame\(|unnest\(|drop_null\(|is_nan\(|is_not_nan\()"
+    python = re.compile(rf"(?<!\?)\b{both}{others}[a-z_]+(?:\((?:\)|[a-z_]+=|…\))|=['…])")
     sources = Path(lakebed.__file__).parent
 
     spoken = [

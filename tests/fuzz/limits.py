@@ -14,7 +14,9 @@ from typing import Any
 import lakebed
 
 SECONDS = 10  # of processors, for one input
-MEMORY_BYTES = 4 * 2**30  # address space: Arrow's and DuckDB's reservations are part of it
+MEMORY_BYTES = (
+    4 * 2**30
+)  # address space, beside what libraries have reserved: DuckDB 1.5 takes 20 GiB
 GROWTH_BYTES = 512 * 2**20  # resident, of one input
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -66,7 +68,7 @@ def install() -> None:
     sys.addaudithook(_refuse)
     signal.signal(signal.SIGPROF, _ring)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
+    resource.setrlimit(resource.RLIMIT_AS, (_status_bytes("VmSize", 0) + MEMORY_BYTES, most))
 
 
 def resident_bytes() -> int:
@@ -74,11 +76,16 @@ def resident_bytes() -> int:
 
     That of `getrusage` begins with the peak of the process that has started this one.
     """
+    return _status_bytes("VmHWM", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _status_bytes(name: str, otherwise: int) -> int:
+    """Return a size of this process as Linux states it; other systems state none."""
     status = Path("/proc/self/status")
     if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return int(peak.split()[1]) * 1024
+        return otherwise
+    (size,) = (line for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(size.split()[1]) * 1024
 
 
 @contextlib.contextmanager

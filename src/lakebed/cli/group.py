@@ -24,6 +24,10 @@ class VerbGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words before the verb; raise a usage error for an option of the verb itself."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            # click before 8.2 ends with 0, as if a verb had done its work.
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
         given = list(args)
         try:
             return super().parse_args(ctx, args)

@@ -55,7 +55,10 @@ def from_msgpack(
         with _one_at_a_time:
             made = msgspec.msgpack.Decoder(kind, dec_hook=hook)
             decoder = _msgpack.setdefault((kind, hook), made)
-    value: _T = decoder.decode(data)
+    try:
+        value: _T = decoder.decode(data)
+    except TypeError as exc:  # msgspec 0.19 raises it for a map as the key of a map
+        raise msgspec.DecodeError(f"MessagePack data is malformed: {exc}") from exc
     return value
 
 

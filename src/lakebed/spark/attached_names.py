@@ -107,7 +107,7 @@ def check_free(spark: Any, name: object, call: str) -> None:
             raise InvalidInputError(
                 f"{plain!r} is the view of the attached dataset {dataset!r}, which {call} does not "
                 "write: it would make another table of that name.",
-                hint=f"Write lake[{dataset!r}].append(frame), overwrite(frame) or merge(…); or INSERT "
+                hint=f"Write lake[{dataset!r}].append(frame), or likewise overwrite and merge; or INSERT "
                 "INTO and MERGE by spark.sql, after attach(…, sql=True). For another table take "
                 "another name.",
             )

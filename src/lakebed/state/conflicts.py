@@ -511,7 +511,7 @@ def check_foreign_loss(now: State, foreign: Entry, change: Change) -> None:
         raise CommitConflictError(
             f"Another tool has removed all {len(foreign.removed)} files of {now.name!r} from its head "
             f"since version {now.version}. Nothing was written.",
-            hint=f"`rollback(version={now.version})` restores them. If their removal is meant, an "
+            hint=f"A rollback to version {now.version} restores them. If their removal is meant, an "
             "overwrite of the whole dataset accepts it.",
             expected=now.version,
             actual=foreign.version,
