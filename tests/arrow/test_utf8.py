@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.arrow.utf8 import check_texts
-from lakebed.errors import PartitionSpecError, SchemaMismatchError
+from lakebed.errors import LakebedError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.partition import PartitionStrategy
 from lakebed.model.schema import Field, Kind, Primitive, Schema
 
@@ -163,6 +163,51 @@ def test_adoption_refuses_a_file_whose_bounds_show_it(tmp_path):
 
     with pytest.raises(SchemaMismatchError, match=r"a\.parquet.*'s' has text that is not UTF-8"):
         lakebed.open_repository(tmp_path).adopt("t")
+
+
+READS = {
+    "arrow": lambda t: t.arrow(),
+    "one column": lambda t: t.arrow(["s"]),
+    "batches": lambda t: list(t.record_batches()),
+    "pandas": lambda t: t.pandas(),
+    "Polars": lambda t: t.polars(),
+    "reader": lambda t: list(t.kite.reader()),
+    "where": lambda t: t.where("id > 1").arrow(),
+    "where of any case": lambda t: t.where("s ILIKE 'A%'").arrow(["id"]),
+    "head": lambda t: t.limit(2).arrow(),
+    "pyarrow's dataset": lambda t: t.dataset().to_table(),
+    "batches of a view": lambda t: t.where("id < 9").dataset().to_table(),
+    "upsert": lambda t: t.upsert([{"id": 1, "s": "new"}], "id"),
+    "delete": lambda t: t.where("id = 1").delete(),
+    "compact": lambda t: t.compact(),
+}
+
+
+@pytest.mark.parametrize("wrap", ["none", "struct", "list"])
+@pytest.mark.parametrize("read", READS)
+def test_a_read_of_an_adopted_file_names_text_that_its_bounds_do_not_show(tmp_path, read, wrap):
+    (tmp_path / "t").mkdir()
+    texts = texts_of([b"a", BAD, "\u4e00".encode()])
+    column = texts if wrap == "none" else wrapped(texts, wrap)
+    sound = pa.table({"id": [4], "s": column.slice(0, 1)})
+    pq.write_table(pa.table({"id": [1, 2, 3], "s": column}), tmp_path / "t" / "a.parquet")
+    pq.write_table(sound, tmp_path / "t" / "b.parquet")
+    lake = lakebed.open_repository(tmp_path)
+    lake.adopt("t")
+    if wrap != "none" and read in ("where of any case", "upsert"):
+        pytest.skip("the column is no text")
+
+    with pytest.raises(LakebedError) as caught:
+        READS[read](lake["t"])
+
+    assert "'s" in caught.value.message
+    assert "UTF-8" in caught.value.message
+    assert "a.parquet" in caught.value.message
+    assert caught.value.hint
+    assert lake["t"].version == 1
+    assert lake["t"].arrow(["id"]).num_rows == lake["t"].count() == 4
+    if wrap == "none":
+        assert lake["t"].where("s = 'a'").arrow()["id"].to_pylist() == [1, 4]
 
 
 @pytest.mark.parametrize("call", ["hash(s, 4)", "range(s, 'zz')", "dimension(s)"])

@@ -16,6 +16,7 @@ from lakebed.arrow.fragments import dataset_of, grouped, types_in
 from lakebed.arrow.intact import open_intact, translating, with_recorded
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.sieve import RowFilter, split_key_lists
+from lakebed.arrow.utf8 import check_texts, has_text
 from lakebed.common.given import given_names
 from lakebed.errors import (
     CorruptMetadataError,
@@ -253,6 +254,7 @@ class _Part(_Filtered):
             so that a missing row can be detected; see `_check_count`.
         is_frugal: True if row groups are read one after the other.
         ahead_bytes: Uncompressed bytes that may be read ahead; None for Arrow's limit.
+        is_foreign: True if another tool wrote a file: then texts are checked, as a write does.
     """
 
     dataset: ds.Dataset
@@ -265,6 +267,7 @@ class _Part(_Filtered):
     is_single: bool = False
     is_frugal: bool = False
     ahead_bytes: int | None = None
+    is_foreign: bool = False
 
     def count(self) -> int:
         if self.is_countable:
@@ -275,9 +278,37 @@ class _Part(_Filtered):
         return _Filtered.count(self)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        held = self.older.held(names)
         for fragments in self._steps():
-            for batch in self._scan(fragments, self.older.held(names)):
-                yield self.older.complete(batch, names)
+            try:
+                for batch in self._scan(fragments, held):
+                    if self.is_foreign:
+                        _check_texts_of(batch)
+                    yield self.older.complete(batch, names)
+            except (SchemaMismatchError, pa.ArrowInvalid):
+                if self.is_foreign:
+                    self._check_texts(fragments, [*held, *self.older.held(self.rows_need)])
+                raise
+
+    def _check_texts(self, fragments: list[ds.ParquetFileFragment], columns: Sequence[str]) -> None:
+        """Check that texts are UTF-8; readers of other libraries crash on others.
+
+        Raises:
+            SchemaMismatchError: A text is not; the message names the file.
+        """
+        for fragment in fragments:
+            scanner = self._dataset_of([fragment]).scanner(columns=list(dict.fromkeys(columns)))
+            try:
+                for batch in scanner.to_batches():
+                    _check_texts_of(batch)
+            except SchemaMismatchError as exc:
+                exc.message = f"File {fragment.path!r} of another tool: {exc.message}"
+                exc.hint = (
+                    "Write its rows again with a tool that corrects them, such as with "
+                    "make_valid_utf8 in Spark, and overwrite their partition. Reads without this "
+                    "column work."
+                )
+                raise
 
     def _steps(self) -> Iterator[list[ds.ParquetFileFragment]]:
         """Yield the fragments to scan at once."""
@@ -382,6 +413,12 @@ class _Part(_Filtered):
             except (pa.ArrowException, OSError):
                 return str(fragment.path)
         return ""
+
+
+def _check_texts_of(batch: pa.RecordBatch) -> None:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if has_text(column.type):
+            check_texts(column, name)
 
 
 def _part(fragment: ds.ParquetFileFragment, numbers: list[int]) -> list[ds.ParquetFileFragment]:
@@ -490,6 +527,7 @@ def _parts(
         dataset = dataset_of(store, layout.name, group.files, types_in(layout, group.older))
         # Arrow counts a part of a file as the whole file, if it need not read it.
         is_whole = all(file.share is None for file in group.files)
+        is_foreign = not all(is_own_name(file.label) for file in group.files)
         if residual == TRUE:
             yield _Part(
                 dataset,
@@ -498,6 +536,7 @@ def _parts(
                 is_countable=is_whole,
                 is_frugal=is_frugal,
                 ahead_bytes=ahead_bytes,
+                is_foreign=is_foreign,
             )
             continue
         types = layout.predicate_types
@@ -517,6 +556,7 @@ def _parts(
             is_single=is_single,
             is_frugal=is_frugal,
             ahead_bytes=ahead_bytes,
+            is_foreign=is_foreign,
         )
 
 

@@ -54,7 +54,7 @@ class KeyLookup:
 
     @classmethod
     def of(cls, keys: KeyList, types: Mapping[str, Type]) -> KeyLookup:
-        """Return the lookup of a list of bound values of columns that are no parts of records."""
+        """Return the lookup of a list of bound values of top-level columns."""
         steps = []
         before = np.zeros(len(keys.rows), np.int64)
         for name, column in zip(keys.columns, zip(*keys.rows, strict=True), strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -137,11 +138,13 @@ def _wrap(
 
 def _guarded(original: Callable[..., Any], attribute: str, call: str) -> Callable[..., Any]:
     if call.endswith("__init__"):
-        # The session is known after it; the table is the last argument.
+        # The session is known after it. The table has another position on Spark Connect.
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
         def begin(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
-            table = kwargs.get("table", args[-1] if args else None)
+            table = signature.bind(self, *args, **kwargs).arguments["table"]
             check_free(getattr(self, attribute), table, "writeTo")
 
         return begin
