@@ -8,6 +8,7 @@ import datetime as dt
 import math
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,8 @@ def plain(value: object) -> object:
             return value.astimezone(dt.UTC).replace(tzinfo=None)
         case float() if math.isnan(value):
             return "NaN"
+        case uuid.UUID():
+            return str(value)
         case dict():
             return {name: plain(inner) for name, inner in value.items()}
         case list() | tuple():
@@ -47,13 +50,17 @@ def plain(value: object) -> object:
     return value
 
 
+def timeless(kind: pa.DataType) -> pa.DataType:
+    """Return a type with numbers instead of times in microseconds, some of which Python lacks."""
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(timeless(field.type)) for field in kind])
+    return kind
+
+
 def rows_of(table: pa.Table) -> list[str]:
-    times = [
-        field.with_type(pa.int64())
-        if pa.types.is_timestamp(field.type) and field.type.unit == "us"
-        else field
-        for field in table.schema
-    ]
+    times = [field.with_type(timeless(field.type)) for field in table.schema]
     rows = table.cast(pa.schema(times)).to_pylist()
     return sorted(repr(sorted((name, plain(value)) for name, value in row.items())) for row in rows)
 

@@ -3,16 +3,19 @@
 import datetime as dt
 import decimal
 import re
+import uuid
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
+from lakebed.cli import main
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 
 FOREVER = dt.datetime(9999, 12, 31)
@@ -293,3 +296,38 @@ def test_decimals_of_fewer_digits_are_taken_beside_longer_ones(lake, put) -> Non
 
     assert sorted(adopted.arrow().column("d").to_pylist()) == [D("1.25"), D("99999999999.25")]
     assert adopted.where("d = 1.25").count() == 1
+
+
+# --- UUIDs
+
+UUIDS = [uuid.UUID(int=7), None]
+OF_UUIDS = pa.ExtensionArray.from_storage(
+    pa.uuid(), pa.array([None if one is None else one.bytes for one in UUIDS], pa.binary(16))
+)
+SHAPES_OF_UUIDS = {
+    "top": OF_UUIDS,
+    "struct": pa.StructArray.from_arrays([OF_UUIDS], names=["u"]),
+    "list": pa.ListArray.from_arrays([0, 1, 2], OF_UUIDS),
+    "map": pa.MapArray.from_arrays([0, 1, 2], pa.array(["a", "b"]), OF_UUIDS),
+}
+
+
+@pytest.mark.parametrize("has_arrow_schema", [True, False])
+@pytest.mark.parametrize("shape", SHAPES_OF_UUIDS)
+def test_uuids_in_files_are_texts_and_never_their_bytes(lake, put, shape, has_arrow_schema) -> None:
+    table = pa.table({"c": SHAPES_OF_UUIDS[shape], "n": [1, 2]})
+    home = put(table, store_schema=has_arrow_schema)
+    lake.write("written", table)
+    wanted = lake["written"].arrow()
+    assert str(UUIDS[0]) in str(wanted["c"][0].as_py())
+
+    loaded = lake.create("loaded", lakebed.infer_schema(home / "0.parquet"))
+    loaded.load(home / "0.parquet", options=lakebed.LoadOptions(fail_on_rejects=True))
+
+    assert loaded.arrow() == wanted
+    with pytest.raises(SchemaMismatchError, match="'c' is of type UUID") as refused:
+        lake.adopt("t")
+    words = re.search("`lakebed (.*)`", refused.value.hint)[1].split()
+    answer = CliRunner().invoke(main, words)
+    assert answer.exit_code == 0, answer.output
+    assert lake["t-copy"].arrow().select(["c", "n"]) == wanted

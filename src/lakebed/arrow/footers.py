@@ -131,6 +131,7 @@ def _difference(
     footer: pq.FileMetaData, stored: Schema, reads_as: Callable[[pa.DataType, pa.DataType], bool]
 ) -> str:
     arrow_schema = footer_schema(footer)
+    uuids = _columns_of_uuids(footer)
     for wanted, field in zip(schema_to_arrow(stored), stored, strict=True):
         matches = [name for name in arrow_schema.names if name.lower() == field.name.lower()]
         if len(matches) > 1:
@@ -142,10 +143,20 @@ def _difference(
         if matches[0] != field.name:
             return f"column {matches[0]!r} is called {field.name!r} in the schema"
         column = arrow_schema.field(matches[0])
+        if matches[0] in uuids:
+            return f"column {field.name!r} is of type UUID, and a dataset holds UUIDs as texts"
         if not reads_as(column.type, wanted.type):
             type_ = f"{column.type} instead of {wanted.type}{_why_narrow(column.type)}"
             return f"column {field.name!r} is of type {type_}"
     return ""
+
+
+def _columns_of_uuids(footer: pq.FileMetaData) -> frozenset[str]:
+    """Return the top-level columns that are or hold UUIDs, which Arrow may read as their bytes."""
+    leaves = (footer.schema.column(number) for number in range(footer.num_columns))
+    return frozenset(
+        leaf.path.partition(".")[0] for leaf in leaves if leaf.logical_type.type == "UUID"
+    )
 
 
 def _why_narrow(have: pa.DataType) -> str:

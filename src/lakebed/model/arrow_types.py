@@ -95,11 +95,16 @@ def schema_of_rows(schema: pa.Schema) -> Schema:
         SchemaMismatchError: See `schema_from_arrow`.
         InvalidNameError: A field name is not legal.
     """
+    return schema_from_arrow(plain_schema(schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the plain types of its fields; see `plain_type`."""
     try:
         plain = [field.with_type(plain_type(field.type)) for field in schema]
     except RecursionError:
-        plain = list(schema)  # whose depth is refused
-    return schema_from_arrow(pa.schema(plain))
+        return schema  # whose depth is refused
+    return pa.schema(plain, schema.metadata)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -141,6 +146,20 @@ _STORED_EXTENSIONS = {
     "arrow.uuid": pa.string(),
     "arrow.bool8": pa.bool_(),
 }
+
+
+def without_uuids(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which UUIDs are their bytes, as most readers of Parquet have them."""
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
+        return kind.storage_type
+    if pat.is_struct(kind):
+        return pa.struct([field.with_type(without_uuids(field.type)) for field in kind])
+    if pat.is_map(kind):
+        item = kind.item_field.with_type(without_uuids(kind.item_type))
+        return pa.map_(without_uuids(kind.key_type), item)
+    if pat.is_list(kind):
+        return pa.list_(kind.value_field.with_type(without_uuids(kind.value_type)))
+    return kind
 
 
 def _fields(

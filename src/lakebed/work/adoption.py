@@ -45,7 +45,7 @@ from lakebed.errors import (
     PartitionSpecError,
     SchemaMismatchError,
 )
-from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.arrow_types import schema_from_arrow, without_uuids
 from lakebed.model.declared import Check
 from lakebed.model.descriptor import COMPRESSIONS, DatasetDescriptor
 from lakebed.model.keys import (
@@ -606,6 +606,11 @@ def _remedy(store: Store, name: str, key: str, reason: str) -> str:
     if "is of type" not in reason:
         return f"Write the file {key!r} again so that it fits, or move it out of the directory."
     folder = store.local_path(name) or f"{store.uri}/{name}"
+    if "of type UUID" in reason:
+        return (
+            "Import the files into another dataset, which makes texts of UUIDs: "
+            f"`lakebed import {store.uri}/{name}-copy {folder}`."
+        )
     return (
         "Write the rows as another dataset, which converts them: "
         f"`repository.write({f'{name}-copy'!r}, pyarrow.dataset.dataset({str(folder)!r}, "
@@ -834,7 +839,8 @@ def _schema_of(footers: Mapping[str, pq.FileMetaData], keys: Mapping[str, Type])
             if field.name in keys:
                 continue
             known = fields.get(field.name)
-            kind = field.type if known is None else widest(known.type, field.type)
+            own = without_uuids(field.type)
+            kind = own if known is None else widest(known.type, own)
             fields[field.name] = pa.field(field.name, kind)
             try:
                 schema_from_arrow(pa.schema([pa.field(field.name, without_nulls(kind))]))

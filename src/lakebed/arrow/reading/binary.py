@@ -18,6 +18,7 @@ from pyarrow import types as pat
 from lakebed.arrow.avro_blocks import UncompressedAvro
 from lakebed.arrow.conform import Conformer, check_columns, check_types
 from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.entities import to_plain as as_plain_rows
 from lakebed.arrow.formats.parquet import is_of_spark, open_parquet, with_instants
 from lakebed.arrow.reading.census import Census, arrow_schema
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
@@ -33,7 +34,7 @@ from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.utf8 import python_rows_with_damage
 from lakebed.common.plain import to_plain, to_text
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
-from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.arrow_types import plain_schema, type_to_arrow
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Schema, without_limits
@@ -159,8 +160,9 @@ class ParquetReader(FormatReader):
                 left_out = [] if self._unknown == "reject" else self._left_out(schema)
                 given = _without(schema, left_out)
                 is_nested = self._unknown != "reject" and self._is_nested(given)
+                is_same = schema == opened.schema_arrow
                 for read in opened.iter_batches():
-                    rows = read if schema == opened.schema_arrow else read.cast(schema)
+                    rows = read if is_same else as_plain_rows(read).cast(schema)
                     if is_nested:
                         entities = python_rows_with_damage(rows)
                         yield _EntityChunk(entities, number, self._descriptor, self._unknown)
@@ -174,7 +176,7 @@ class ParquetReader(FormatReader):
 
 
 def rows_schema(file: pq.ParquetFile, declared: Schema | None = None) -> pa.Schema:
-    """Return the Arrow schema for the rows of a file.
+    """Return the Arrow schema for the rows of a file, in plain layouts: a UUID is a text.
 
     A time in INT96 has no zone in the file. It is an instant if Spark wrote it, or where the dataset
     has instants, as in an adopted file.
@@ -183,7 +185,7 @@ def rows_schema(file: pq.ParquetFile, declared: Schema | None = None) -> pa.Sche
         file: The open file.
         declared: Schema of the dataset; None for a new one.
     """
-    schema = file.schema_arrow
+    schema = plain_schema(file.schema_arrow)
     instants = with_instants(schema, file.metadata)
     if instants == schema or is_of_spark(file.metadata):
         return instants

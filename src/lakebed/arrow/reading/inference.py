@@ -41,7 +41,7 @@ from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
-from lakebed.model.arrow_types import schema_from_arrow
+from lakebed.model.arrow_types import schema_of_rows
 from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.names import check_field_name, nearest
@@ -804,7 +804,7 @@ def _located(file: RawFile, schema: Schema) -> tuple[str, Schema]:
 
 def _parquet_schema(file: RawFile) -> Schema:
     with reading(file.location), file.open_raw() as raw, open_parquet(raw) as opened:
-        return schema_from_arrow(rows_schema(opened))
+        return schema_of_rows(rows_schema(opened))
 
 
 def _common(schemas: Sequence[tuple[str, Schema]]) -> Schema:
