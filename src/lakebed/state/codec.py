@@ -353,8 +353,8 @@ def annotations_of(
 
     Args:
         document: The head.
-        properties: Those of its descriptor. An entry with the name and value of one is left out;
-            another value is that of another tool.
+        properties: Properties of the dataset. An entry with the name and value of a property is left
+            out; another value is that of another tool.
     """
     return {
         name: value
