@@ -40,6 +40,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.renaming import with_stored_names, without_stored_names
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import check_place, create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
@@ -372,6 +373,7 @@ class Repository(RefusesFormerNames):
         history: bool = False,
         dry_run: Literal[False] = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
+        spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset: ...
 
@@ -393,6 +395,7 @@ class Repository(RefusesFormerNames):
         history: bool = False,
         dry_run: Literal[True],
         head_format: Literal["json", "msgpack.zstd"] = "json",
+        spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption: ...
 
@@ -413,6 +416,7 @@ class Repository(RefusesFormerNames):
         history: bool = False,
         dry_run: bool = False,
         head_format: Literal["json", "msgpack.zstd"] = "json",
+        spark: SparkSession | Literal[True] | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Dataset | Adoption:
         """Make a dataset from existing files; no file is moved or changed.
@@ -461,6 +465,8 @@ class Repository(RefusesFormerNames):
             dry_run: Only return the interpretation of the files, which names each file and its role;
                 nothing is written.
             head_format: As for `create`; a dataset of Kartothek keeps its format.
+            spark: A session whose tasks read the files; True for the active session, else a local
+                one. None for threads of this process.
             on_progress: Callback for progress; receives the number of files read.
 
         Raises:
@@ -505,6 +511,7 @@ class Repository(RefusesFormerNames):
                 iceberg=iceberg,
                 kartothek=kartothek,
                 history=history,
+                spark=session_of(spark),
                 on_progress=on_progress,
             )
         if dry_run:
@@ -572,6 +579,7 @@ class Repository(RefusesFormerNames):
         iceberg: bool | str | os.PathLike[str] = False,
         kartothek: bool = False,
         history: bool = False,
+        spark: SparkSession | None = None,
         on_progress: OnProgress = NO_PROGRESS,
     ) -> Adoption:
         """Return the interpretation of the files that `adopt` would use; nothing is written."""
@@ -592,22 +600,34 @@ class Repository(RefusesFormerNames):
             )
         known = TableFormat.DELTA if delta else TableFormat.ICEBERG if iceberg else None
         check_plain(self._store, name, self._opened, known)
+        workers = None
+        if spark is not None:
+            workers = workers_for(spark, self._store, threads=1, purpose=f"adopt {name}")
         if delta:
-            return trees.log_tables.find_delta(self._store, name, on_progress, with_history=history)
+            return trees.log_tables.find_delta(
+                self._store, name, on_progress, with_history=history, workers=workers
+            )
         if iceberg:
             metadata_file = None if iceberg is True else os.fspath(iceberg)
             return trees.log_tables.find_iceberg(
-                self._store, name, metadata_file, on_progress, with_history=history
+                self._store,
+                name,
+                metadata_file,
+                on_progress,
+                with_history=history,
+                workers=workers,
             )
         if kartothek:
-            return trees.kartothek_head.find_kartothek(self._store, name, on_progress)
+            return trees.kartothek_head.find_kartothek(self._store, name, on_progress, workers)
         if telemetry is not None:
             return trees.telemetry.find_telemetry(
-                self._store, name, telemetry, on_progress=on_progress
+                self._store, name, telemetry, on_progress=on_progress, workers=workers
             )
         if kite:
             metadata = self._opened(f"{self.uri}/{name}/{trees.kite.METADATA}")
-            return trees.kite.find_kite(self._store, metadata, name, on_progress=on_progress)
+            return trees.kite.find_kite(
+                self._store, metadata, name, on_progress=on_progress, workers=workers
+            )
         table = None
         if hive.from_hive.is_table(source):
             table = partial(hive.from_hive.partitions_of, self._store, name, str(source), metastore)
@@ -620,6 +640,7 @@ class Repository(RefusesFormerNames):
             current,
             batch_level,
             on_progress,
+            workers,
         )
 
     def _opened(self, uri: str) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyarrow import types as pat
 
 from lakebed.arrow.formats.parquet import footer_schema, nanosecond_columns, open_parquet
 from lakebed.arrow.intact import open_verified
+from lakebed.arrow.workers import Workers
 from lakebed.common.progress import NO_PROGRESS, OnFileDone
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.arrow_types import schema_to_arrow
@@ -23,7 +25,10 @@ THREADS = 16  # each waits for storage
 
 
 def read_footers(
-    store: Store, keys: Iterable[str], on_read: OnFileDone = NO_PROGRESS
+    store: Store,
+    keys: Iterable[str],
+    on_read: OnFileDone = NO_PROGRESS,
+    workers: Workers | None = None,
 ) -> dict[str, pq.FileMetaData | SchemaMismatchError]:
     """Return the footers of files; for a file that is not Parquet, the error.
 
@@ -31,10 +36,14 @@ def read_footers(
         store: The store that holds the files.
         keys: Keys of the files.
         on_read: Receives the key of each file that has been read.
+        workers: Workers that read; None for threads.
 
     Cost:
         One HEAD and one or two GETs of some KiB per file, several at a time.
     """
+    report = on_read
+    if workers is not None:
+        report = NO_PROGRESS if on_read is NO_PROGRESS else workers.listening(on_read)
 
     def read(key: str) -> tuple[str, pq.FileMetaData | SchemaMismatchError]:
         try:
@@ -48,10 +57,43 @@ def read_footers(
             )
             error.__cause__ = exc
             return key, error
-        on_read(key)
+        report(key)
         return key, footer
 
-    return dict(at_once(read, tuple(keys), THREADS))
+    if workers is None:
+        return dict(at_once(read, tuple(keys), THREADS))
+
+    def read_some(keys: tuple[str, ...]) -> _Footers:
+        read_ones = list(at_once(read, keys, THREADS))
+        return _Footers(
+            errors={key: one for key, one in read_ones if isinstance(one, SchemaMismatchError)},
+            footers={
+                key: _to_bytes(one) for key, one in read_ones if isinstance(one, pq.FileMetaData)
+            },
+        )
+
+    every: dict[str, pq.FileMetaData | SchemaMismatchError] = {}
+    for part in workers.map(read_some, workers.shares(tuple(keys)), _Footers):
+        every |= {
+            key: pq.read_metadata(pa.BufferReader(data)) for key, data in part.footers.items()
+        }
+        every |= part.errors
+    return every
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Footers:
+    """The footers that a task has read, by key, and the errors."""
+
+    footers: dict[str, bytes]
+    errors: dict[str, SchemaMismatchError]
+
+
+def _to_bytes(footer: pq.FileMetaData) -> bytes:
+    sink = pa.BufferOutputStream()
+    footer.write_metadata_file(sink)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
 
 
 def sound_footers(

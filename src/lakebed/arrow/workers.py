@@ -12,6 +12,8 @@ from lakebed.store.base import Store, delete_or_leave
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
+_ROUNDS = 4  # so that a slow share does not keep the others waiting
+
 
 class Workers(ABC):
     """Runs one function on many items.
@@ -25,6 +27,11 @@ class Workers(ABC):
     def count_for(self, size_bytes: int, file_count: int) -> int:  # noqa: ARG002 - for tasks
         """Return the number of groups into which some files are best divided."""
         return self.count
+
+    def shares(self, items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
+        """Divide items that take about the same time, among several rounds of the workers."""
+        size = max(1, -(-len(items) // (_ROUNDS * self.count)))
+        return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
 
     @abstractmethod
     def map(

@@ -71,6 +71,7 @@ _NEWEST = "newest"  # metadata of an Iceberg table
     is_flag=True,
     help="With --delta or --iceberg: its older versions too, as far as their files exist.",
 )
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be adopted.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 def adopt(
@@ -89,6 +90,7 @@ def adopt(
     iceberg: str | None,
     is_kartothek: bool,
     with_history: bool,
+    is_spark: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -116,6 +118,7 @@ def adopt(
             iceberg=iceberg == _NEWEST or iceberg or False,
             kartothek=is_kartothek,
             history=with_history,
+            spark=True if is_spark else None,
             on_progress=on_progress,
             dry_run=True,
         )

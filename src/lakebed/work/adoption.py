@@ -35,6 +35,7 @@ from lakebed.arrow.footers import (
 )
 from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.arrow.formats.parquet import column_facts, with_instants
+from lakebed.arrow.workers import Threads, Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import (
     CommitConflictError,
@@ -221,6 +222,7 @@ def find_adoption(
     current: Literal["newest", "all"] = "newest",
     batch_level: str = BATCH_ID,
     on_progress: OnProgress = NO_PROGRESS,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Inspect the files to adopt, and prove that they can be adopted; nothing is written.
 
@@ -234,6 +236,7 @@ def find_adoption(
         current: The batches of a partition that are current.
         batch_level: Name of the directories of batches.
         on_progress: Callback for progress; receives the number of footers read so far.
+        workers: Workers that read the files; None for threads.
     """
     pattern = _batch_pattern(batch_level)
     if current not in ("newest", "all"):
@@ -258,7 +261,7 @@ def find_adoption(
     batches = _judged(directories, keys, now, current, batch_level)
     strategy = PartitionStrategy(tuple(by.identity(key) for key in keys))
     if _is_avro(store, batches):
-        return _proven_avro(store, name, batches, strategy, table, on_progress)
+        return _proven_avro(store, name, batches, strategy, table, on_progress, workers)
     return proven(
         store,
         name,
@@ -266,6 +269,7 @@ def find_adoption(
         strategy,
         lambda live: table.schema or _schema_of(dict(sorted(live.items())), keys),
         on_progress=on_progress,
+        workers=workers,
     )
 
 
@@ -511,6 +515,7 @@ def proven(
     known: Mapping[str, pq.FileMetaData] | None = None,
     remedy: str = "",
     checks: Mapping[str, Check] | None = None,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Read the footers of Parquet files, prove that their schemas match, and return the adoption.
 
@@ -527,6 +532,7 @@ def proven(
         known: Footers that were read before, by key.
         remedy: Advice on a table that has a file that does not fit; empty for plain files.
         checks: Checks that the dataset declares.
+        workers: Workers that read the footers; None for threads.
 
     Raises:
         NotFoundError: No file is current.
@@ -541,7 +547,7 @@ def proven(
     }
     tally = Tally(on_progress, f"adopt {name}", sizes)
     footers = {
-        **read_footers(store, sorted(sizes.keys() - (known or {}).keys()), tally.add),
+        **read_footers(store, sorted(sizes.keys() - (known or {}).keys()), tally.listener, workers),
         **(known or {}),
     }
     live = sound_footers(
@@ -667,6 +673,7 @@ def _proven_avro(
     strategy: PartitionStrategy,
     table: TablePartitions,
     on_progress: OnProgress,
+    workers: Workers | None,
 ) -> Adoption:
     """Read all rows of Avro files under the schema of all of them, and return the adoption.
 
@@ -701,24 +708,31 @@ def _proven_avro(
         on_progress, f"adopt {name}", {key: file.size_bytes for key, file in taken.items()}
     )
 
-    def read(key: str) -> tuple[str, int, str] | InvalidInputError:
-        data = store.get(key).data
-        try:
-            row_count = sum(b.num_rows for b in reader.batches(pa.BufferReader(data), stored))
-        except (CorruptMetadataError, SchemaMismatchError, pa.ArrowException) as exc:
-            return _unfit_avro(key, exc)
-        tally.add(key)
-        return key, row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+    workers = workers or Threads(_AVRO_AT_ONCE)
+    report = workers.listening(tally.listener)
+
+    def read(keys: tuple[str, ...]) -> _ReadAvro:
+        proof: dict[str, tuple[int, str]] = {}
+        wrong: dict[str, InvalidInputError] = {}
+        for key in keys:
+            data = store.get(key).data
+            try:
+                row_count = sum(b.num_rows for b in reader.batches(pa.BufferReader(data), stored))
+            except (CorruptMetadataError, SchemaMismatchError, pa.ArrowException) as exc:
+                wrong[key] = _unfit_avro(key, exc)
+                continue
+            report(key)
+            proof[key] = row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+        return _ReadAvro(proof=proof, wrong=wrong)
 
     proof: dict[str, tuple[int, str]] = {}
     wrong: dict[str, InvalidInputError] = {}
-    for key, result in zip(taken, at_once(read, tuple(taken), _AVRO_AT_ONCE), strict=True):
-        if not isinstance(result, InvalidInputError):
-            proof[key] = result[1:]
-        elif key in live:
-            raise result
-        else:
-            wrong[key] = result
+    for part in workers.map(read, workers.shares(tuple(taken)), _ReadAvro):
+        proof |= part.proof
+        wrong |= part.wrong
+    unfit = next((wrong[key] for key in live if key in wrong), None)
+    if unfit is not None:
+        raise unfit
     judged = tuple(_avro_counted(one, proof, wrong) for one in batches)
     return _adoption_of(
         name,
@@ -732,6 +746,14 @@ def _proven_avro(
             checksum=proof[file.key][1],
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadAvro:
+    """Rows and checksums of files of Avro by key, and the errors."""
+
+    proof: dict[str, tuple[int, str]]
+    wrong: dict[str, InvalidInputError]
 
 
 def _avro_schema(written: Iterable[Schema], table: TablePartitions) -> Schema:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakebed.arrow.workers import Threads, Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.errors import CorruptMetadataError, InvalidInputError, LakebedError, NotFoundError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.keys import BatchIds
 from lakebed.model.layout import TABLE, Folder
 from lakebed.state.facts import FileFacts, facts_table
-from lakebed.store.at_once import at_once
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.work.adoption import Adoption, label_of
 from lakebed.work.batch_directories import AdoptedBatch, FoundFile
@@ -71,6 +71,7 @@ def adoption_of(
     tree: ForeignTree,
     count_rows: Callable[[TreeFile, pa.Buffer], int],
     on_progress: OnProgress = NO_PROGRESS,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Read every file of a tree, and return the adoption.
 
@@ -82,6 +83,7 @@ def adoption_of(
         count_rows: Checks that the content of a file fits its path, and returns its number of rows.
             Raises InvalidInputError or CorruptMetadataError if it does not fit.
         on_progress: Callback for progress; receives the number of files read so far.
+        workers: Workers that read; None for threads.
 
     Raises:
         NotFoundError: There is no file.
@@ -95,7 +97,7 @@ def adoption_of(
             f"There is no file to adopt in {store.uri}/{name}.", hint="Check the directory."
         )
 
-    def prove(file: TreeFile) -> tuple[TreeFile, int, str]:
+    def prove(file: TreeFile) -> tuple[int, str]:
         data = store.get(file.info.key).data
         if len(data) != file.info.size_bytes:
             # Adopted files are expected never to change.
@@ -108,16 +110,24 @@ def adoption_of(
             row_count = count_rows(file, pa.py_buffer(data))
         except (InvalidInputError, CorruptMetadataError) as exc:
             raise _unfit(file, exc) from exc
-        tally.add(file.info.key, row_count=row_count)
-        return file, row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+        report(file.info.key, row_count)
+        return row_count, f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+    def prove_some(files: tuple[TreeFile, ...]) -> _Proof:
+        return _Proof(list(map(prove, files)))
 
     files = sorted(tree.files, key=lambda file: file.info.key)
     sizes = {file.info.key: file.info.size_bytes for file in files}
     tally = Tally(on_progress, f"adopt {name}", sizes)
-    proven = at_once(prove, files, _FILES_AT_ONCE)
+    workers = workers or Threads(_FILES_AT_ONCE)
+    report = NO_PROGRESS
+    if tally.listener is not NO_PROGRESS:
+        report = workers.listening(lambda key, row_count: tally.add(key, row_count=row_count))
+    parts = workers.map(prove_some, workers.shares(files), _Proof)
+    proven = [one for part in parts for one in part.counted]
     batch_id = BatchIds.MILLISECONDS.of(dt.datetime.now(dt.UTC))
     facts, by_partition = [], dict[str, list[tuple[FoundFile, int]]]()
-    for file, row_count, checksum in proven:
+    for file, (row_count, checksum) in zip(files, proven, strict=True):
         found = _found(file.info)
         by_partition.setdefault(file.partition, []).append((found, row_count))
         facts.append(
@@ -153,6 +163,13 @@ def adoption_of(
         facts=facts_table(facts, descriptor.file_schema),
         batch_id=batch_id,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """Rows and checksum of each of some files."""
+
+    counted: list[tuple[int, str]]
 
 
 def _found(info: ObjectInfo) -> FoundFile:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from lakebed import by
 from lakebed.arrow.footers import kartothek_difference
+from lakebed.arrow.workers import Workers
 from lakebed.common.html import shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
@@ -39,13 +40,19 @@ from lakebed.work.foreign import cannot_adopt
 _LIST_FILES = "Let plateau commit to it once, which makes its head name the files."
 
 
-def find_kartothek(store: Store, name: str, on_progress: OnProgress = NO_PROGRESS) -> Adoption:
+def find_kartothek(
+    store: Store,
+    name: str,
+    on_progress: OnProgress = NO_PROGRESS,
+    workers: Workers | None = None,
+) -> Adoption:
     """Prepare the adoption of a dataset of Kartothek, and check all its files.
 
     Args:
         store: The store of the repository.
         name: Name of the dataset.
         on_progress: Callback for progress; receives the number of footers read so far.
+        workers: Workers that read the files; None for threads.
 
     Raises:
         DatasetNotFoundError: There is no dataset of the name.
@@ -92,6 +99,7 @@ def find_kartothek(store: Store, name: str, on_progress: OnProgress = NO_PROGRES
         on_progress=on_progress,
         differs=kartothek_difference,
         index=descriptor.index,
+        workers=workers,
     )
     partitions = {file.key: batch.partition for batch in batches for file in batch.files}
     labels = {

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from lakebed.arrow.footers import difference
 from lakebed.arrow.formats.avro_files import AvroReader
 from lakebed.arrow.older import constant
+from lakebed.arrow.workers import Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
     FormatError,
@@ -56,7 +57,12 @@ _COMPRESSIONS = {
 
 
 def find_kite(
-    store: Store, metadata: Store, name: str, *, on_progress: OnProgress = NO_PROGRESS
+    store: Store,
+    metadata: Store,
+    name: str,
+    *,
+    on_progress: OnProgress = NO_PROGRESS,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Prepare the adoption of a dataset of Kite, and check all its files.
 
@@ -65,6 +71,7 @@ def find_kite(
         metadata: A store for the directory `.metadata` alone, whose name is not a valid key.
         name: Name of the dataset and of its directory.
         on_progress: Callback for progress; receives the number of files read so far.
+        workers: Workers that read the files; None for threads.
 
     Raises:
         NotFoundError: There is no such dataset, or it has no data.
@@ -96,6 +103,7 @@ def find_kite(
         tree,
         lambda file, data: _count_rows(layout, file, data),
         on_progress,
+        workers,
     )
 
 

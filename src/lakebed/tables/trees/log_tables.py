@@ -13,6 +13,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from lakebed.arrow.footers import read_footers
+from lakebed.arrow.workers import Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
     InvalidInputError,
@@ -46,6 +47,7 @@ def find_delta(
     on_progress: OnProgress = NO_PROGRESS,
     *,
     with_history: bool = False,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Prepare the adoption of a Delta table, and check all its files.
 
@@ -54,13 +56,14 @@ def find_delta(
         name: Name of the dataset and of its directory.
         on_progress: Callback for progress; receives the number of footers read so far.
         with_history: Whether the versions of the log become versions of the dataset.
+        workers: Workers that read the files; None for threads.
 
     Raises:
         LakebedError: As `lakebed.tables.delta.from_delta.read_table`; or a file does not match the
             log.
     """
     table = delta.from_delta.read_table(store, name, with_history=with_history)
-    return _found(store, name, table, on_progress, with_history=with_history)
+    return _found(store, name, table, on_progress, workers, with_history=with_history)
 
 
 def find_iceberg(
@@ -70,6 +73,7 @@ def find_iceberg(
     on_progress: OnProgress = NO_PROGRESS,
     *,
     with_history: bool = False,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Prepare the adoption of an Iceberg table, and check all its files.
 
@@ -79,6 +83,7 @@ def find_iceberg(
         metadata: The table's metadata file; None for the newest in `<name>/metadata`.
         on_progress: Callback for progress; receives the number of footers read so far.
         with_history: Whether the snapshots become versions of the dataset.
+        workers: Workers that read the files; None for threads.
 
     Raises:
         LakebedError: As `lakebed.tables.iceberg.from_iceberg.read_table`; or a file does not match
@@ -87,7 +92,7 @@ def find_iceberg(
     with importing_pyiceberg():
         from lakebed.tables.iceberg import from_iceberg
     table = from_iceberg.read_table(store, name, metadata, with_history=with_history)
-    return _found(store, name, table, on_progress, with_history=with_history)
+    return _found(store, name, table, on_progress, workers, with_history=with_history)
 
 
 def _found(
@@ -95,6 +100,7 @@ def _found(
     name: str,
     table: ForeignTable,
     on_progress: OnProgress,
+    workers: Workers | None,
     *,
     with_history: bool,
 ) -> Adoption:
@@ -113,7 +119,7 @@ def _found(
     files, known = dict(table.files), dict[str, pq.FileMetaData]()
     history, notes = tuple[ForeignVersion, ...](), tuple[str, ...]()
     if with_history:
-        history, known, notes = _history(store, table, listed)
+        history, known, notes = _history(store, table, listed, workers)
         files |= {key: file for version in history for key, file in version.added.items()}
     versions, batch_ids = _versions(history)
     batches = _batches(table, files, batch_ids)
@@ -133,6 +139,7 @@ def _found(
         known=known,
         remedy=table.remedy,
         checks=table.checks,
+        workers=workers,
     )
     notes = (
         f"These are the files of version {table.version} of {table.title}.",
@@ -174,7 +181,7 @@ def _batches(
 
 
 def _history(
-    store: Store, table: ForeignTable, listed: Mapping[str, int]
+    store: Store, table: ForeignTable, listed: Mapping[str, int], workers: Workers | None
 ) -> tuple[tuple[ForeignVersion, ...], dict[str, pq.FileMetaData], tuple[str, ...]]:
     """Return the versions whose files can all be read, the footers of old files, and notes."""
     older: dict[str, ForeignFile] = {}
@@ -189,7 +196,7 @@ def _history(
     # Footers of files in versions that are left out anyway need not be read.
     possible, _ = readable_history(table.history, unfit)
     wanted = {key for version in possible for key in version.added} - table.files.keys()
-    footers = read_footers(store, sorted(wanted))
+    footers = read_footers(store, sorted(wanted), workers=workers)
     stored = DatasetDescriptor(schema=table.schema, partition_by=table.strategy).stored_schema
     sound: dict[str, pq.FileMetaData] = {}
     for key, footer in footers.items():

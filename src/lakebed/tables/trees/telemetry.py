@@ -96,6 +96,7 @@ def find_telemetry(
     schema: DimensionSchema | str | os.PathLike[str],
     *,
     on_progress: OnProgress = NO_PROGRESS,
+    workers: Workers | None = None,
 ) -> Adoption:
     """Prepare the adoption of a tree, and check all files; see `Repository.adopt_telemetry`."""
     dimensions = (
@@ -124,7 +125,7 @@ def find_telemetry(
         format="submissions",
         compression=_compression_of(tree),
     )
-    return adoption_of(store, name, descriptor, tree, _count_lines, on_progress)
+    return adoption_of(store, name, descriptor, tree, _count_lines, on_progress, workers)
 
 
 def _is_hidden(key: str) -> bool:
