@@ -333,8 +333,8 @@ sbom: dist
 	.venv-dist/bin/python -m pip wheel --quiet --require-hashes --no-build-isolation --no-deps \
 		-r locks/all.txt --wheel-dir build/wheels
 	.venv-dist/bin/python -m venv --clear --without-pip build/sbom-venv
-	.venv-dist/bin/python -m pip --python build/sbom-venv/bin/python install --quiet --no-index --no-deps \
-		build/wheels/*.whl dist/*.whl
+	.venv-dist/bin/python -m pip --python build/sbom-venv/bin/python install --quiet --no-index \
+		--find-links build/wheels --find-links dist 'lakebed[all]'
 	.venv-dist/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
 		--output-file build/sbom/$$(basename dist/*.tar.gz .tar.gz).cdx.json build/sbom-venv/bin/python
 

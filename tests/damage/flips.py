@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -35,7 +36,8 @@ SCHEMA = pa.schema(
     ]
 )
 MASKS = (0x01, 0x80)
-PATIENCE_S = 60  # of a question; a machine may be busy
+STILL_S = 60  # without a step of the process: it waits for something that does not come
+BUSY_S = 120  # of processor time for a flip, which takes a twentieth of a second
 
 
 def some_rows(count: int) -> pa.Table:
@@ -156,13 +158,24 @@ class _Child:
 
     def flip(self, offset: int, mask: int) -> str:
         self._process.stdin.write(f"{offset} {mask}\n")
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
-        found = self._process.stdout.readline().strip() if ready else "hang"
+        found = self._process.stdout.readline().strip() if self._is_answered() else "hang"
         if found in ("", "hang"):
             self.stop()
             found = found or f"death {self._process.returncode}"
             self._start()
         return found
+
+    def _is_answered(self) -> bool:
+        """Wait for an answer while the process goes on: by its own time, since a machine may be busy."""
+        process = psutil.Process(self._process.pid)
+        begin = before = process.cpu_times().user
+        while not select.select([self._process.stdout], [], [], STILL_S)[0]:
+            now = process.cpu_times().user
+            is_waiting = process.status() == psutil.STATUS_SLEEPING and now == before
+            if is_waiting or now - begin > BUSY_S:
+                return False
+            before = now
+        return True
 
     def stop(self) -> None:
         self._process.kill()
