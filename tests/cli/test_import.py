@@ -497,4 +497,4 @@ def test_import_takes_a_type_that_holds_all_values(cli, lake, write) -> None:
 
     assert sorted(lake["o"].arrow()["n"].to_pylist()) == ["10", "NA", "x"]
     assert "01234" in lake["o"].arrow()["zip"].to_pylist()
-    assert "zip: text: 1 of 3 are no long, such as '01234'" in said
+    assert "zip: text: 1 of 3 are not long, such as '01234'" in said

@@ -122,7 +122,7 @@ BAD = {
     "type.csv": ("time_hour,flight\n2013-03-01,one\n", "'one'"),
     "ragged.csv": ("time_hour,flight\n2013-03-01,1,2\n", "3 cells, but there are 2 columns"),
     "time.csv": ("time_hour,flight\nyesterday,1\n", "yesterday"),
-    "semicolon.csv": ("time_hour;flight\n2013-03-01;1\n", "--delimiter ';'"),
+    "semicolon.csv": ("time_hour;flight\n2013-03-01;1\n", "delimiter ';'"),
     "empty.csv": ("", "empty"),
     "null.csv": ("time_hour,flight\n,1\n", "time_hour"),
     "unknown.jsonl": ('{"time_hour": "2013-03-01", "carier": "AA"}\n', "Did you mean 'carrier'?"),
@@ -131,7 +131,7 @@ BAD = {
         '{"time_hour": "2013-03-01"}\n\n{"time_hour": "2013-03-01", "day": "no"}\n',
         "Line 3",
     ),
-    "array.jsonl": ('[{"time_hour": "2013-03-01"}]\n', "Line 1"),
+    "array.jsonl": ('["time_hour", "2013-03-01"]\n', "Line 1"),
     "cut.jsonl": ('{"time_hour": "2013-0', "Line 1"),
     "text.parquet": ("no parquet", "text.parquet"),
 }

@@ -31,7 +31,7 @@ class Inputs:
         csv: Notation of CSV, as far as the first rows show it.
         json: Notation of JSON, as far as the first rows show it.
         notation: Parts of the notation that were given.
-        remarks: What was seen in the files, in words.
+        remarks: Remarks on the files.
     """
 
     format: FileFormat

@@ -234,8 +234,7 @@ def _normalized(column: pa.Array, kind: Type, name: str, options: CsvOptions) ->
 def plain_numbers(texts: pa.Array, decimal: str, thousands: str) -> pa.Array:
     """Return numbers with a point, and without separators of groups.
 
-    A text with a point that is no separator keeps no meaning where the decimal separator is a
-    comma, and becomes one that is no number.
+    Where the decimal separator is a comma, a point that separates no groups makes a text invalid.
     """
     if decimal == "." and not thousands:
         return texts

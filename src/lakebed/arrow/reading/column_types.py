@@ -186,7 +186,7 @@ class TextColumn:
         return frozenset((iso_text(text, format_) or text)[:10] for text in self._days)
 
     def notes(self, kind: Kind) -> list[str]:
-        """Return what is worth saying of the column, which has been given a type."""
+        """Return remarks on the column, which has been given a type."""
         notes = []
         for word, count in self.words.most_common():
             if word and kind is not Kind.STRING:
@@ -213,7 +213,7 @@ class TextColumn:
         example = self._example.get(Kind.STRING, "")
         if others and odd and 2 * odd < total:
             usual = max(others, key=lambda kind: others[kind])
-            return [f"text: {odd:,} of {total:,} are no {usual}, such as {shown(example)}"]
+            return [f"text: {odd:,} of {total:,} are not {usual}, such as {shown(example)}"]
         if _LEADING_ZERO.fullmatch(example):
             return [f"text: some have leading zeros, such as {shown(example)}"]
         if len(others) > 1:

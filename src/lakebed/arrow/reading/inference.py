@@ -142,7 +142,7 @@ def infer_schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What some raw files hold.
+    """The content of some raw files.
 
     Attributes:
         format: Their format.
@@ -150,8 +150,8 @@ class Inspection:
         json: Notation of JSON.
         schema: A schema that every inspected row fits.
         nulls: Position of the first null of each field that has one.
-        notes: What was seen in fields, in words.
-        remarks: What was seen in the files, in sentences.
+        notes: Remarks on the values of each field.
+        remarks: Remarks on the files.
         days: Days of the dates or times of fields, up to a limit.
         row_count: Number of rows that were inspected.
     """
@@ -291,7 +291,7 @@ def find_notation(
     found = recognize(chosen, format, csv=csv, json=json, is_empty_allowed=True)
     if found.format not in ("csv", "json") or files[0].location == STDIN:
         return found
-    with contextlib.suppress(InvalidInputError):  # which is said where the file is read
+    with contextlib.suppress(InvalidInputError):  # the reader of the file raises it again
         seen = inspect_files(chosen, found.format, csv=csv, json=json, rows=_SAMPLE_ROWS)
         names = {**seen.json.names, **found.json.names}
         csv_ = replace(seen.csv, ragged=(csv or {}).get("ragged", "reject"))
@@ -332,7 +332,7 @@ class _Misfits:
         self.line_count += count
 
     def remarks(self) -> list[str]:
-        """Return what is to be said of lines that are not rows."""
+        """Return remarks on lines that are not rows."""
         if self.first is None:
             return []
         return [

@@ -65,7 +65,7 @@ def _elements(source: _Source) -> Iterator[Line]:
 
 
 class _EndError(Exception):
-    """The text ends, or is no JSON, from this line on."""
+    """The text ends, or is not JSON, from this line on."""
 
     def __init__(self, line: Line) -> None:
         super().__init__(line.problem)

@@ -59,7 +59,7 @@ _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 
 
 class JsonReader(FormatReader):
-    """JSON: one object a line, or as the options say."""
+    """JSON: one object a line, or in the form of the options."""
 
     checks_in_chunks = True
 

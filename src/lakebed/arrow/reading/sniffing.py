@@ -72,13 +72,13 @@ _ENVELOPES = ("results", "data", "items", "records", "features", "rows", "value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """What the first bytes of files show.
+    """The notation that the first bytes of files show.
 
     Attributes:
         format: Format of the files.
         csv: Notation of CSV.
         json: Notation of JSON.
-        notes: What was found, in sentences.
+        notes: Remarks on the files.
     """
 
     format: FileFormat
@@ -106,7 +106,7 @@ def recognize(
 
     Raises:
         InvalidInputError: A file is of a kind that Lakebed does not read, or files differ; the hint
-            says what to do.
+            names the remedy.
 
     Cost:
         The first 256 KiB of each file, up to 4 MiB for text that is ASCII so far.
@@ -262,7 +262,7 @@ def _of_text(
 ) -> Recognized:
     suffix = format_of(file.location)
     if format_ is None and suffix in ("avro", "parquet"):
-        return Recognized(format=suffix)  # the error of its reader says what is wrong
+        return Recognized(format=suffix)  # its reader names the error
     first = text.lstrip("\n\r").partition("\n")[0]
     is_other = suffix == "submissions" and "\t" not in first
     if format_ == "submissions" or (format_ is None and (is_other or _is_submission(first))):
@@ -402,7 +402,7 @@ def _json_notation(
     lines = [line for line in begin.splitlines() if line.strip()]
     if begin.startswith("\x1e") or not (lines and _is_object(lines[0])):
         if not _begins_with_objects(begin):
-            return JsonOptions(**given), ()  # the error of the first line says what is wrong
+            return JsonOptions(**given), ()  # the reader names the error of the first line
         given = {**given, "records": "concatenated"}
     elif len(lines) > 1 or not is_whole:
         return JsonOptions(**given), ()
@@ -461,7 +461,7 @@ def sniff_csv(
         is_whole: True if the text is the whole file.
 
     Returns:
-        The notation, and what is worth saying, in sentences.
+        The notation, and remarks.
     """
     found: dict[str, Any] = {}
     if "line_end" not in given and "\n" not in text and "\r" in text:
@@ -641,7 +641,7 @@ _MOST_LINES_BEFORE = 5  # of one width, which are then a table of their own
 
 
 def _check_one_table(before: Sequence[_Record], begin: _Record) -> None:
-    """Check that the lines before a table are no table of their own.
+    """Check that the lines before a table are not another table.
 
     Raises:
         InvalidInputError: They are.
