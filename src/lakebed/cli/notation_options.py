@@ -28,8 +28,8 @@ class Notation:
     """Parts of the notation of files that are given.
 
     Attributes:
-        csv: Those of CSV, by the names of `CsvOptions`.
-        json: Those of JSON, by the names of `JsonOptions`.
+        csv: Given values of attributes of `CsvOptions`, by their names.
+        json: Given values of attributes of `JsonOptions`, by their names.
     """
 
     csv: Mapping[str, Any] = field(default_factory=dict)
