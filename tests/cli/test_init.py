@@ -69,6 +69,86 @@ def test_json_without_a_time_and_with_odd_names_runs_too(cli, place: Path) -> No
     assert set(pipeline.ingest.dataset().schema.names) == {"it'''s", "größe"}
 
 
+def test_what_pandas_writes_by_default_runs_as_it_comes(cli, place: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"id": [1, 2], "name": ["x", None], "empty": [None, None]})
+    frame.to_csv(place / "in/a.csv")
+    (place / "json").mkdir()
+    frame.to_json(place / "json/a.json", orient="records")
+    (place / "parquet").mkdir()
+    frame.to_parquet(place / "parquet/a.parquet")
+
+    for number, folder in enumerate(("in", "json", "parquet")):
+        pipeline, report = run_of(cli, place, folder, "--into", f"lake/t{number}")
+
+        assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 2)
+        rows = pipeline.ingest.dataset().arrow().to_pylist()
+        assert [(row["id"], row["name"], row["empty"]) for row in rows] == [
+            (1, "x", None),
+            (2, None, None),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("data", "keys", "first"),
+    [
+        (b"id;Preis;Tag\n1;1.234,50;31.12.2024\n2;2,5;1.1.2025\n", {"delimiter": ";"}, None),
+        ("id,name\n1,Jos\u00e9\n2,x\n".encode("latin-1"), {"encoding": "cp1252"}, None),
+        ("id,name\n1,x\n2,y\n".encode("utf-16"), {}, None),
+        (b"id,n\r1,2\r3,4\r", {}, None),
+        (b"Report\n\nid,n\n1,2\n3,4\n", {"skip": 2}, None),
+        (b"# made by x\nid,n\n1,2\n3,4\n", {"comment": "#"}, None),
+        (b"sep=;\nid;n\n1;2\n3;4\n", {"skip": 1, "delimiter": ";"}, None),
+        (b"1,a,2.5\n2,b,3.5\n", {"has_header": False}, None),
+        (b'id,t\n1,"say \\"hi\\", x"\n2,"\\"y\\""\n', {"escape": "\\"}, 'say "hi", x'),
+        (b"id,t\n1,'a, b'\n2,'c, d'\n", {"quote": "'"}, "a, b"),
+        (b'id, t, n\n1, "a, b", 5\n2, "c", 6\n', {"trim": True}, "a, b"),
+        (b"id,t\n1,01234\n2,10001\n", {}, "01234"),
+        (b"id,t\n1,2\n2,NA\n", {"nulls": ("NA",)}, 2),
+    ],
+)
+def test_the_notation_is_found_and_declared(cli, place: Path, data, keys, first) -> None:
+    (place / "in/a.csv").write_bytes(data)
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 2)
+    for name, value in keys.items():
+        assert getattr(pipeline.ingest.csv, name) == value
+    if first is not None:
+        rows = sorted(pipeline.ingest.dataset().arrow().to_pylist(), key=lambda row: row["id"])
+        assert rows[0]["t"] == first
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<!DOCTYPE html><title>503</title>", "HTML"),
+        (b"PK\x03\x04" + bytes(30), "zip"),
+        (b'{"error": "rate limit exceeded"}', "one JSON object"),
+        (b"", "empty"),
+        (b"id,name\n", "no row"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_what_to_do(cli, place: Path, data, said: str) -> None:
+    (place / "in/a.csv").write_bytes(data)
+
+    result = cli("init", "in", exit_code=None)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Hint" in result.stderr
+
+
+def test_a_birthday_makes_no_partitions(cli, place: Path) -> None:
+    (place / "in/a.csv").write_text("id,birth_date,seen\n1,1980-01-01,2024-01-01\n")
+
+    pipeline, _ = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert [one.source for one in pipeline.ingest.dataset().descriptor.partition_by] == ["seen"]
+
+
 def test_another_delimiter_is_declared(cli, place: Path) -> None:
     (place / "in/a.csv").write_text("a;b\n1;2\n")
 

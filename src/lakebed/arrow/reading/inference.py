@@ -10,6 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.types as pat
+
 from lakebed.arrow.documents import decode_object
 from lakebed.arrow.formats.parquet import open_parquet
 from lakebed.arrow.formats.submissions import split_line
@@ -794,17 +797,40 @@ def _from_avro(files: Sequence[RawFile], look: _Look) -> Inspection:
 
 
 def _from_parquet(files: Sequence[RawFile], look: _Look) -> Inspection:
-    schema = _common([_located(file, _parquet_schema(file)) for file in files])
-    return Inspection(format="parquet", csv=look.csv, json=look.json, schema=schema)
+    schemas = [(file.location, _arrow_schema(file)) for file in files]
+    typed = {
+        field.name: field.type
+        for _, schema in schemas
+        for field in schema
+        if not pat.is_null(field.type)
+    }
+    schema = _common(
+        [(place, schema_of_rows(_without_null_types(schema, typed))) for place, schema in schemas]
+    )
+    notes = {
+        name: ["all are null in the files: text"]
+        for _, own in schemas
+        for name in own.names
+        if name not in typed
+    }
+    return Inspection(format="parquet", csv=look.csv, json=look.json, schema=schema, notes=notes)
+
+
+def _without_null_types(schema: pa.Schema, typed: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return a schema whose columns of nulls have the type of another file, or else text."""
+    return pa.schema(
+        field.with_type(typed.get(field.name, pa.string())) if pat.is_null(field.type) else field
+        for field in schema
+    )
 
 
 def _located(file: RawFile, schema: Schema) -> tuple[str, Schema]:
     return file.location, schema
 
 
-def _parquet_schema(file: RawFile) -> Schema:
+def _arrow_schema(file: RawFile) -> pa.Schema:
     with reading(file.location), file.open_raw() as raw, open_parquet(raw) as opened:
-        return schema_of_rows(rows_schema(opened))
+        return rows_schema(opened)
 
 
 def _common(schemas: Sequence[tuple[str, Schema]]) -> Schema:
