@@ -69,7 +69,7 @@ help:
 	@echo "make test-long  the tests that take minutes, and many more random examples of the others: some hours on two cores"
 	@echo "make proof      orders of the requests of pairs of verbs, of threads and of triples, without faults and with them: days; goes on where it was stopped"
 	@echo "make fuzz       hostile input for all that is parsed, guided by coverage; ARGS='--seconds 600' for each parser"
-	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, models, damage, and docs/reliability.md with the figures"
+	@echo "make reliability  a quarter of an hour of proof, all seeded bugs, models, losses of power, damage, and docs/reliability.md with the figures"
 	@echo "make judge      writers on S3 behind a proxy that fails: Lakebed, deltalake, pyiceberg, Lance and DuckLake"
 	@echo "make chaos      verbs by Spark on a cluster whose executors, drivers and disk fail (part of test-long)"
 	@echo "make soak       an hour of changes to two datasets: memory, number of files and head stay as they are"
@@ -243,6 +243,7 @@ fuzz: setup
 # Figures of this machine, by a run of its own.
 reliability: setup
 	cd tests && nice $(CURDIR)/$(BIN) -m protocol --short
+	cd tests && nice $(CURDIR)/$(BIN) -m crash_points --results $(CURDIR)/build/power.json
 	cd tests && nice $(CURDIR)/$(BIN) -m damage --results $(CURDIR)/build/damage.json
 	cd tests && nice $(CURDIR)/$(BIN) -m schedules.reliability --results $(CURDIR)/build/proof.jsonl $(ARGS)
 

@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from crash_points import (
+    HEADS,
+    SCHEMA,
+    Rows,
+    lose_power_of_a_dataset,
+    lose_power_of_an_archive,
+    rows_of,
+    some,
+)
 from power_loss import Disk, Recorder
 
 import lakebed
 from lakebed import by
-from lakebed.errors import CommitUnknownError, DatasetNotFoundError, LakebedError, NotFoundError
-
-SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
-Rows = list[tuple[int, str, int]]
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """What a verb has promised at a point of the record."""
-
-    at: int
-    verb: str
-    rows: Rows | None  # None: there is no dataset
-
-
-def rows_of(dataset: lakebed.Dataset) -> Rows:
-    return sorted((row["id"], row["g"], row["v"]) for row in dataset.arrow().to_pylist())
-
-
-def some(begin: int, end: int, group: str, value: int = 0) -> list[dict]:
-    return [{"id": number, "g": group, "v": value} for number in range(begin, end)]
+from lakebed.errors import CommitUnknownError, LakebedError, NotFoundError
 
 
 @pytest.fixture
@@ -59,140 +44,24 @@ def _as_a_new_process() -> Iterator[None]:
         yield
 
 
-def play(recorder: Recorder, head: str) -> list[Acknowledged]:
-    """Call each verb that writes, and return what each has promised."""
-    recorder.root.mkdir()
-    lake = lakebed.open_repository(str(recorder.root))
-    descriptor = lakebed.DatasetDescriptor(
-        schema=SCHEMA, partition_by=[by.identity("g")], index=["id"]
-    )
-    promised: list[Acknowledged] = []
-
-    def promise(verb: str) -> None:
-        with recorder.paused():
-            rows = rows_of(lake.open("t")) if lake.exists("t") else None
-            promised.append(Acknowledged(len(recorder.changes), verb, rows))
-
-    def staged() -> None:
-        dataset.staged.add(some(50, 52, "f")).commit()
-
-    def transaction() -> None:
-        with dataset.transaction() as t:
-            t.append(some(60, 61, "a"))
-            t.overwrite(some(61, 62, "g"))
-
-    with recorder.recording():
-        dataset = lake.create("t", descriptor, head=head)
-        promise("create")
-        steps: dict[str, Callable[[], object]] = {
-            "append": lambda: dataset.append(some(0, 4, "a")),
-            "append to another partition": lambda: dataset.append(some(4, 8, "b")),
-            "overwrite": lambda: dataset.overwrite(some(10, 12, "a", 1)),
-            "merge": lambda: dataset.merge(some(11, 14, "a", 2), on=["id"]),
-            "first run": lambda: dataset.rerun(some(20, 22, "c"), run="r1"),
-            "rerun": lambda: dataset.rerun(some(21, 24, "c", 3), run="r1"),
-            "compact": lambda: dataset.compact(),
-            "delete": lambda: dataset.delete("id = 5"),
-            "index": lambda: dataset.indices.build("v"),
-            "publish": lambda: dataset.publish("delta"),
-            "rollback": lambda: dataset.rollback(version=4),
-            "staged": staged,
-            "transaction": transaction,
-            "evolve": lambda: dataset.evolve(lambda d: d.add_field("w", "long")),
-            "cleanup": lambda: dataset.cleanup(older_than="0s", dry_run=False),
-            "erase": lambda: dataset.erase("id = 50", reason="r", grace="0s"),
-            "append after it": lambda: dataset.append(some(40, 42, "e")),
-            "drop": lambda: lake.drop("t"),
-        }
-        for verb, step in steps.items():
-            step()
-            promise(verb)
-    return promised
-
-
-def violation(folder: Path, before: Acknowledged, after: Acknowledged) -> str | None:
-    """Return what is wrong with a directory after a loss of power between two promises."""
-    lake = lakebed.open_repository(str(folder))
-    try:
-        dataset = lake.open("t")
-        rows: Rows | None = rows_of(dataset)
-    except DatasetNotFoundError:
-        rows = None
-    except LakebedError as exc:
-        return f"cannot be read: {exc}"
-    if rows not in (before.rows, after.rows):
-        return f"{before.rows} or {after.rows} was promised, and {rows} is there"
-    if before.verb in ("erase", "append after it") and rows is not None:
-        for file in folder.glob("t/data/**/batch_id=*/*.parquet"):
-            if 50 in pq.read_table(file)["id"].to_pylist():
-                return f"an erased row is in {file.name}"
-    if rows is None:
-        return None
-    errors = [one for one in dataset.check(deep=True).findings if str(one.severity) == "error"]
-    if errors:
-        return f"check: {errors[0]}"
-    dataset.append(some(90, 91, "z"))
-    if rows_of(lake.open("t")) != sorted([*rows, (90, "z", 0)]):
-        return "the next commit adds other rows"
-    return None
-
-
-@pytest.mark.parametrize("head", ["document", "tree"])
+@pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize(
     "nth", [pytest.param(40, id="few"), pytest.param(1, id="every", marks=pytest.mark.thorough)]
 )
 def test_what_a_verb_acknowledged_is_there_after_a_loss_of_power(
-    recorder: Recorder, tmp_path: Path, head: str, nth: int
+    tmp_path: Path, head: str, nth: int
 ) -> None:
-    promised = play(recorder, head)
-    # Right after each promise, and at every nth change.
-    moments = sorted({*(one.at for one in promised), *range(0, len(recorder.changes) + 1, nth)})
-    wrong = []
-    for moment in moments:
-        done = [one for one in promised if one.at <= moment]
-        before = done[-1] if done else Acknowledged(0, "nothing", None)
-        after = promised[len(done)] if len(done) < len(promised) else before
-        disk = Disk(recorder.changes[:moment], recorder.contents)
-        for keeps in (None, random.Random(moment)):
-            disk.build(tmp_path / "after", keeps)
-            found = violation(tmp_path / "after", before, after)
-            if found is not None:
-                wrong.append((moment, after.verb, keeps is not None, found))
+    tried = lose_power_of_a_dataset(tmp_path, head, nth)
 
-    assert not wrong, wrong[:5]
-    assert len(promised) == 19
+    assert tried.wrong == []
+    assert len(tried.verbs) == 19
 
 
-def test_what_an_archive_acknowledged_is_there_after_a_loss_of_power(
-    recorder: Recorder, tmp_path: Path
-) -> None:
-    (tmp_path / "raw.txt").write_text("secret")
-    recorder.root.mkdir()
-    archive = lakebed.open_archive(str(recorder.root), index=f"sqlite:///{tmp_path}/index.db")
-    promised = []
+def test_what_an_archive_acknowledged_is_there_after_a_loss_of_power(tmp_path: Path) -> None:
+    tried = lose_power_of_an_archive(tmp_path)
 
-    def promise(*names: str) -> None:
-        promised.append((len(recorder.changes), {*names}))
-
-    with recorder.recording():
-        record = archive.push(tmp_path / "raw.txt", where="here", what="log", start="2026-01-01")
-        promise("data", "metadata")
-        archive.retract(record.id, reason="wrong")
-        promise("data", "metadata", record.id)
-        archive.restore(record.id)
-        promise("data", "metadata")
-        archive.delete(record.id, reason="wrong", dry_run=False)
-        promise(record.id)
-
-    for moment, names in promised:
-        for keeps in (None, random.Random(moment)):
-            Disk(recorder.changes[:moment], recorder.contents).build(tmp_path / "after", keeps)
-            found = (
-                path.relative_to(tmp_path / "after") for path in (tmp_path / "after").rglob("*")
-            )
-            files = {path.name for path in found if (tmp_path / "after" / path).is_file()}
-            assert {name for name in files if not name.endswith(".tmp")} == names
-    assert not (tmp_path / "after" / record.id / "data").exists()
+    assert tried.wrong == []
+    assert tried.states > 50
 
 
 # Syncs that fail, and directories of others

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import chaos.results
+import crash_points
 import damage.section
 import judge.results
 import protocol.results
@@ -55,6 +56,7 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "model": Section("model.json", protocol.results.TITLE, protocol.results.text_of),
+    "power": Section("power.json", crash_points.TITLE, crash_points.text_of),
     "damage": Section("damage.json", damage.section.TITLE, damage.section.text_of),
     "judge": Section("judge.jsonl", judge.results.TITLE, judge.results.text_of),
     "chaos": Section("chaos.jsonl", chaos.results.TITLE, chaos.results.text_of),
@@ -127,8 +129,9 @@ REST = """\
   so it must have one clock. If its servers differ by more than it takes to send a request, an erasure may delete a
   segment of the history that a commit beside it is about to name.
 - **Time within a request.** A request happens at one moment. A listing is one request.
-- **Damage** of the simulated store happens between calls, and not while one runs. `tests/test_damage.py` flips single
-  bits of data files, and `tests/fuzz` mutates what is parsed.
+- **Damage** of the simulated store happens between calls, and not while one runs. `tests/fuzz` mutates what is parsed.
+- **Power** is lost in a model of a directory, and not on a machine. Torn pages within one write, NFS and disks that report a
+  sync before it is done are not part of it.
 - **Other formats** were put under the judge of rows alone, and not under the model of schedules.
 """
 
