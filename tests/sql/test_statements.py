@@ -486,6 +486,7 @@ def test_partition_may_derive_from_a_part_of_a_record(lake: Repository) -> None:
         ("CREATE TABLE t (x TIME)", InvalidInputError, "no type TIME. "),
         ("CREATE TABLE t (x STRUCT<y: TIMESTAMP(3)>)", InvalidInputError, "no type TIMESTAMP(3)"),
         ("CREATE TABLE t (x CHAR)", InvalidInputError, "no type CHAR"),
+        ("CREATE TABLE t (x ARRAY<INTERVAL DAY>)", InvalidInputError, "no type INTERVAL DAY"),
         ("UPDATE flights SET delay = CAST(id AS DECIMAL(a))", PredicateError, "Write DECIMAL"),
         ("SELECT * FROM flights VERSION AS OF 99", lakebed.errors.VersionNotFoundError, "99"),
     ],

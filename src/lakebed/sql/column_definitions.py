@@ -120,7 +120,10 @@ def type_of(node: exp.DataType) -> Type:
 
 def _type_name(node: exp.DataType) -> str:
     """Return a type as text; sqlglot writes some names without arguments as STRING or TIMESTAMP."""
-    text = to_text(node) if node.expressions else str(node.this.value)
+    from sqlglot import exp
+
+    is_plain = isinstance(node.this, exp.DataType.Type) and not node.expressions
+    text = str(node.this.value) if is_plain else to_text(node)
     if node.expressions and text.isidentifier():
         return f"{text}({', '.join(map(to_text, node.expressions))})"
     return text
