@@ -185,6 +185,25 @@ def test_some_statements_change_the_rows_that_select_shows(spark: Any, tmp_path:
     assert done == {*some[:3], "TIMESTAMP '2024-07-01 00:00:00'", "upper(s)"}
 
 
+def test_each_statement_sets_the_same_moment(spark: Any, tmp_path: Path) -> None:
+    at = "TIMESTAMP '2024-06-01 00:00:00'"
+    merge = "MERGE INTO t USING (SELECT 3L AS other) s ON t.id = s.other"
+    statements = (
+        f"UPDATE t SET t = {at} WHERE id = 3",
+        f"{merge} WHEN MATCHED THEN UPDATE SET t = {at}",
+        f"{merge} WHEN MATCHED THEN UPDATE SET t = '2024-06-01'",
+        f"{merge} WHEN NOT MATCHED BY SOURCE THEN UPDATE SET t = {at}",
+        f"MERGE INTO t USING (SELECT 9L AS other) s ON t.id = s.other "
+        f"WHEN NOT MATCHED THEN INSERT (id, t) VALUES (s.other, {at})",
+    )
+    for number, statement in enumerate(statements):
+        dataset = create(spark, tmp_path / str(number))
+        lake = lake_of(dataset)
+        with settings(spark, zone="America/New_York"), lakebed.spark.attach(spark, lake, sql=True):
+            spark.sql(statement)
+            assert spark.sql(f"SELECT id FROM t WHERE t = {at}").count() > 0, statement
+
+
 def test_moments_of_versions_are_in_the_zone_of_the_session(spark: Any, tmp_path: Path) -> None:
     dataset = create(spark, tmp_path)
     lake = lake_of(dataset)

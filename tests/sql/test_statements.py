@@ -581,6 +581,24 @@ class TestNullKeys:
             keyed["w"].upsert(pa.table({"id": [1], "n": pa.array([None], pa.int64())}), "id")
 
 
+@pytest.mark.parametrize("verb", ["UPDATE", "MERGE"])
+def test_a_text_sets_a_date_or_a_time_alike_in_each_statement(verb: str) -> None:
+    lake = lakebed.open_repository(f"memory://texts-{verb}")
+    fields = {"d": pa.date32(), "at": pa.timestamp("us", "UTC"), "wall": pa.timestamp("us")}
+    lake.create("t", pa.schema([("id", pa.int64()), *fields.items()]))
+    lake["t"].append([{"id": 1}])
+    values = "d = '2024-06-01', at = '2024-06-01 12:00:00-04:00', wall = '2024-06-01 12:00:00'"
+    head = "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE"
+
+    lake.sql(f"{head if verb == 'MERGE' else 'UPDATE t'} SET {values}")
+
+    (row,) = lake["t"].arrow().to_pylist()
+    noon = dt.datetime(2024, 6, 1, 12)
+    assert row == {
+        "id": 1, "d": noon.date(), "wall": noon, "at": noon.replace(hour=16, tzinfo=dt.UTC)
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("clause", "wanted", "unwanted"),
     [

@@ -106,7 +106,9 @@ class Lifted:
     def value(self, node: exp.Expr, kind: Type) -> str:
         """Return the value of a field as text for a merge."""
         check_no_query(node)
-        if self._sides.of(node) <= {Side.SOURCE} and not isinstance(node, exp.Null):
+        # A time that a session means is a text here, which the merge reads as the type of its field.
+        is_read = isinstance(node, exp.Null) or (isinstance(node, exp.Literal) and node.is_string)
+        if self._sides.of(node) <= {Side.SOURCE} and not is_read:
             return to_text(column_of(Side.SOURCE, self.column(node, kind)))
         return to_text(self._value(node, kind))
 
