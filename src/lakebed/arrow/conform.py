@@ -118,8 +118,9 @@ def _hint_for(name: str, schema: Schema) -> str:
 def adding(name: str, kind: Kind = Kind.STRING) -> str:
     """Return the call that adds a column to a dataset, as a part of a hint."""
     return (
-        f"To add the column: unknown='keep' in append, write, rerun or upsert; or evolve(lambda d: d.add_field({name!r}, '{kind}')); on "
-        f"the command line: lakebed schema add DATASET {name} {kind}."
+        f"To add the column: unknown='keep' in the write, also as an option of Spark's writer; or "
+        f"evolve(lambda d: d.add_field({name!r}, '{kind}')); on the command line: lakebed schema add "
+        f"DATASET {name} {kind}, or lakebed import --unknown keep."
     )
 
 

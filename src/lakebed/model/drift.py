@@ -139,12 +139,12 @@ def hint_for_type(place: str, given: Type, declared: Type) -> str:
     wanted = widened(declared, given)
     if wanted is not None and not any(sign in place for sign in ".[{"):
         return (
-            f"To widen the field, for all rows: types='widen' in append, write, rerun or upsert; or "
+            f"To widen the field, for all rows: types='widen' in the write; or "
             f"evolve(lambda d: d.change_type({place!r}, '{wanted}')); on the command line: "
             f"lakebed schema change-type DATASET {place} {str(wanted)!r}."
         )
     if wanted is not None:
-        return "Give types='widen' in append, write, rerun or upsert: it widens the field for all rows."
+        return "Give types='widen' in the write: it widens the field for all rows."
     return (
         f"A field of type {declared} cannot become {given}. Write a column of the field's type, or "
         "add a field of another name; nothing is converted where a value could change."
