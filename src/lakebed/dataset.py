@@ -1021,6 +1021,7 @@ class Dataset(View):
         archive: Archive | None = None,
         raw_files: bool = True,
         dry_run: bool = False,
+        spark: SparkSession | Literal[True] | None = None,
     ) -> Erasure:
         """Erase entities from every version, and delete the files that held them.
 
@@ -1045,6 +1046,9 @@ class Dataset(View):
                 and written again without such rows. Without it they are named as left.
             raw_files: False leaves raw files as they are, and does not name them.
             dry_run: Change nothing; count the rows and files of each place.
+            spark: A session whose tasks search data files and write them again; True for the active
+                session, else a local one. None for threads of this process, which always search
+                staged batches and raw files.
 
         Returns:
             The certificate, which is also stored under `<dataset>/erasures`. `is_finished` is False
@@ -1083,6 +1087,7 @@ class Dataset(View):
                 options=self._commit_options,
                 archive=archive,
                 with_raw_files=raw_files,
+                spark=session_of(spark),
             ),
             renew=functools.partial(erased_tables.renew, self._source.store),
         )

@@ -65,6 +65,7 @@ _COLUMNS = ("place", "searched", "row_count", "rewritten", "removed", "left")
 @click.option(
     "--no-raw-files", is_flag=True, help="Leave raw files as they are, and do not name them."
 )
+@click.option("--spark", "is_spark", is_flag=True, help="Run the work in Spark.")
 @dry_run_option("Only count what would be erased.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -82,6 +83,7 @@ def erase(
     archive_storage: str | None,
     archive_index: str | None,
     no_raw_files: bool,
+    is_spark: bool,
     is_dry_run: bool,
     is_sure: bool,
 ) -> None:
@@ -116,6 +118,7 @@ def erase(
             archive=archive,
             raw_files=not no_raw_files,
             dry_run=dry_run,
+            spark=True if is_spark else None,
         )
 
     if is_dry_run or not is_sure:

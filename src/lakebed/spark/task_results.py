@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from lakebed.common.decoding import from_msgpack
@@ -74,12 +75,16 @@ def _to_wire(value: Any) -> bytes | str:
     """Encode a value that msgpack does not support."""
     if isinstance(value, pa.Table):
         return table_to_bytes(value)
+    if isinstance(value, np.ndarray) and value.dtype == np.bool_:
+        return value.tobytes()
     if isinstance(value, LakebedError):
         return write_error(value)
     raise NotImplementedError(type(value))
 
 
-def _from_wire(_: type, data: bytes | str) -> pa.Table | LakebedError:
+def _from_wire(kind: type, data: bytes | str) -> pa.Table | LakebedError | np.ndarray:
+    if kind is np.ndarray and isinstance(data, bytes):
+        return np.frombuffer(data, np.bool_)
     return read_error(data) if isinstance(data, str) else table_from_bytes(data)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +15,14 @@ from lakebed.arrow.kernel import BatchTarget, WriteOptions
 from lakebed.arrow.rewrite import (
     RewriteJob,
     Routed,
+    Work,
     file_partition,
     kept_parts,
     rewrite,
     work_of,
 )
 from lakebed.arrow.sieve import RowFilter
-from lakebed.arrow.workers import Threads, gather
+from lakebed.arrow.workers import gather
 from lakebed.errors import CorruptMetadataError, LakebedError
 from lakebed.index.segment import file_ids_of, open_segment
 from lakebed.model.descriptor import DatasetDescriptor
@@ -30,12 +32,16 @@ from lakebed.model.predicate import TRUE, Predicate, any_of, leaves, roots_of
 from lakebed.plan.indices import names_values
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.plan.search import plan
+from lakebed.spark.task_workers import workers_for
 from lakebed.state import file_table, runs, sources
 from lakebed.state.written import Written
 from lakebed.store.base import Store
 from lakebed.store.segments import Segment
 from lakebed.work.former_layouts import FormerLayouts, LayoutQuestion
 from lakebed.work.matched_lines import Lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FILES_AT_ONCE = 8  # each holds a few row groups of the columns of the condition
 _WRITERS = 4
@@ -108,7 +114,11 @@ class Searched:
 
 
 def search(
-    store: Store, layouts: FormerLayouts, condition: ErasureCondition, labels: Iterable[str]
+    store: Store,
+    layouts: FormerLayouts,
+    condition: ErasureCondition,
+    labels: Iterable[str],
+    spark: SparkSession | None = None,
 ) -> Searched:
     """Find the files that hold rows of a condition.
 
@@ -117,6 +127,7 @@ def search(
         layouts: The layouts that the files were written under.
         condition: The condition on the rows.
         labels: Labels of the files to search.
+        spark: Session whose tasks search; None for threads.
 
     Raises:
         PredicateError: The condition names a partition field that some of the files do not have.
@@ -131,8 +142,13 @@ def search(
     for question, asked in layouts.questions(condition.predicate, labels).items():
         state = layouts.holding(question, asked)
         chosen_files = plan(state, question.predicate, requests=0, store=store).files
-        one = _Search(store, state.layout, question.predicate, counts, condition.lines)
-        for result in Threads(_FILES_AT_ONCE).map(one.inspect, chosen_files, _Inspected):
+        one = _Search(store, state.layout, question.predicate, condition.lines)
+        workers = workers_for(
+            spark, store, threads=_FILES_AT_ONCE, purpose=f"search rows to erase from {state.name}"
+        )
+        known = [(file, *counts.get(file.label, (None, 0))) for file in chosen_files]
+        parts = workers.map(one.inspect, workers.shares(known), _Inspections)
+        for result in (result for part in parts for result in part.results):
             if result.problem:
                 unreadable[result.key] = result.problem
             elif result.found is not None:
@@ -149,21 +165,28 @@ class _Inspected:
 
 
 @dataclass(frozen=True, slots=True)
+class _Inspections:
+    results: list[_Inspected]
+
+
+@dataclass(frozen=True, slots=True)
 class _Search:
     store: Store
     layout: Layout
     predicate: Predicate
-    counts: Mapping[str, tuple[int, int]]
     lines: Lines | None
 
-    def inspect(self, file: DataFile) -> _Inspected:
+    def inspect(self, files: Iterable[tuple[DataFile, int | None, int]]) -> _Inspections:
+        """Look into files, of which the number of rows and the bytes are known or not."""
+        return _Inspections([self._inspect(*one) for one in files])
+
+    def _inspect(self, file: DataFile, rows: int | None, size: int) -> _Inspected:
         try:
-            return _Inspected(file.key, self._look(file))
+            return _Inspected(file.key, self._look(file, rows, size))
         except CorruptMetadataError as exc:
             return _Inspected(file.key, problem=exc.message)
 
-    def _look(self, file: DataFile) -> HoldingFile | None:
-        rows, size = self.counts.get(file.label, (None, 0))
+    def _look(self, file: DataFile, rows: int | None, size: int) -> HoldingFile | None:
         alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
         if not file.is_filtered and self.lines is None:
             if rows is None:
@@ -304,10 +327,21 @@ class Rest:
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
-def write_rest(store: Store, layouts: FormerLayouts, found: Sequence[HoldingFile]) -> Rest:
+def write_rest(
+    store: Store,
+    layouts: FormerLayouts,
+    found: Sequence[HoldingFile],
+    spark: SparkSession | None = None,
+) -> Rest:
     """Write the remaining rows of files, each to a file of the same batch, partition and schema.
 
     New files are read back, and compared with the rows that were kept.
+
+    Args:
+        store: The store that holds the files.
+        layouts: The layouts that the files were written under.
+        found: The files.
+        spark: Session whose tasks write; None for threads.
 
     Raises:
         LakebedError: A file cannot be read, or the store failed. The new files are deleted.
@@ -316,19 +350,23 @@ def write_rest(store: Store, layouts: FormerLayouts, found: Sequence[HoldingFile
         The files, read and written once, and the new ones read once more.
     """
     state = layouts.state
-    partly = [one for one in found if one.mask is not None]
+    partly = [(one, one.mask) for one in found if one.mask is not None]
     if not partly:
         return Rest()
-    labels = [one.label for one in partly]
+    labels = [one.label for one, _ in partly]
     noted = sources.read(store, state.lists.sources)
     known = runs.read(store, state.lists)
     recorded = file_table.read_recorded(store, state.lists.files, labels)
     written_under = {label: layouts.layout_of(label) for label in labels}
-    workers = Threads(min(_WRITERS, os.cpu_count() or 1, len(partly)))
+    workers = workers_for(
+        spark,
+        store,
+        threads=min(_WRITERS, os.cpu_count() or 1, len(partly)),
+        purpose=f"erase rows from {state.name}",
+    )
     memory_bytes = workers.share_of(WriteOptions().memory_bytes)
 
-    def rest_of(one: HoldingFile) -> Written:
-        assert one.mask is not None  # others have no remaining row
+    def job_of(one: HoldingFile, mask: np.ndarray) -> tuple[RewriteJob, Work]:
         layout = written_under[one.label]
         alone = replace(state.with_labels([one.label]), layout=layout, indices={})
         (file,) = plan(alone, TRUE, requests=0).files
@@ -340,15 +378,18 @@ def write_rest(store: Store, layouts: FormerLayouts, found: Sequence[HoldingFile
             schema_number=layout.lineage.number,
             field_ids=layout.field_ids,
         )
-        job = RewriteJob(layout=layout, target=target, route=_Kept(one.mask), drops_rows=True)
+        job = RewriteJob(layout=layout, target=target, route=_Kept(mask), drops_rows=True)
         key = (known.of(one.label), one.label in noted.runs)
-        work = work_of(key, [(file,)], noted, recorded, len(one.mask))
-        # The lists of runs pass on what they know of the old file.
-        return replace(rewrite(store, job, work), carried={})
+        return job, work_of(key, [(file,)], noted, recorded, len(mask))
 
+    def rest_of(item: tuple[RewriteJob, Work]) -> Written:
+        # The lists of runs pass on what they know of the old file.
+        return replace(rewrite(store, *item), carried={})
+
+    jobs = [job_of(*one) for one in partly]
     written = gather(
         store,
-        workers.map(rest_of, partly, Written),
+        workers.map(rest_of, jobs, Written),
         lambda part: part.keys(state.layout),
     )
     return Rest(

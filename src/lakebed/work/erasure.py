@@ -12,6 +12,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lakebed.archive import Archive
 from lakebed.common.grouping import portions
@@ -58,6 +59,9 @@ from lakebed.work.inventory import read_history
 from lakebed.work.matched_lines import lines_of
 from lakebed.work.metadata_compaction import kept_labels
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _log = logging.getLogger(__name__)
 
 _SHORTEST = 3  # characters; shorter values occur within many words
@@ -81,6 +85,7 @@ class ErasureRequest:
         options: Retry and lease settings of the commits.
         archive: The archive of the raw files, if there is one.
         with_raw_files: Whether raw files are searched, and named if that is not possible.
+        spark: Session whose tasks search and rewrite data files; None for threads.
     """
 
     predicate: Predicate
@@ -92,6 +97,7 @@ class ErasureRequest:
     options: CommitOptions | None = None
     archive: Archive | None = None
     with_raw_files: bool = True
+    spark: SparkSession | None = None
 
 
 Renew = Callable[[str, int, dt.datetime], Sequence[LeftPlace]]
@@ -187,7 +193,7 @@ class _Job:
         kept = kept_labels(self.store, state, notes) | frozenset(state.labels)
         new = sorted(kept - self.examined)
         live = frozenset(state.labels)
-        searched = search(self.store, layouts, self.condition, new)
+        searched = search(self.store, layouts, self.condition, new, self.request.spark)
         found = {one.label for one in searched.found}
         self.examined.update(label for label in new if label not in found)
         self.current.searched += sum(label in live for label in new)
@@ -265,7 +271,7 @@ class _Job:
     ) -> None:
         state, request = layouts.state, self.request
         with Transaction.on(self.store, state, OPERATION, options=request.options) as transaction:
-            rest = write_rest(self.store, layouts, found)
+            rest = write_rest(self.store, layouts, found, request.spark)
             for written in rest.by_label.values():
                 for key in written.keys(state.layout):
                     transaction.note(key)
