@@ -44,7 +44,7 @@ def entities(start: int, count: int, *, dirty: bool) -> Iterator[dict[str, objec
         yield {
             "id": i,
             "at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
-            "user": "n/a" if dirty and i % 100 == 99 else i * 31 % 97_777,
+            "user": "n/a" if dirty and i % 100 == 99 else i * 31 % 977,
             "amount": i % 1000 / 8,
             "note": f"note of {i % 5000} with, comma",
             "carrier": CARRIERS[i % 4],

@@ -1,16 +1,21 @@
 """The law of reading by blocks: rows, types, rejects, line numbers and order are those of lines."""
 
+import datetime as dt
 import os
+import uuid
 import zlib
 from pathlib import Path
 
+import fastavro
 import pytest
-from nasty_files import FLAT, NastyFiles, nasty_files
-from reading_twice import files_in, open_block_reader, open_line_reader, read_file
+from nasty_files import FLAT, NESTED, NastyFiles, nasty_files
+from reading_twice import files_in, open_block_reader, open_line_reader, plain_rows, read_file
 
 from lakebed import CsvOptions
 from lakebed.arrow.documents import is_cut_object
+from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.files import find_files
+from lakebed.arrow.reading.rows import open_reader
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Field, Schema
 
@@ -130,3 +135,44 @@ def test_half_of_a_surrogate_pair_is_a_bad_line_and_no_cut_file() -> None:
     assert not is_cut_object(document)
     assert is_cut_object(document[:-1])
     assert is_cut_object(document[:-2])
+
+
+def test_avro_rows_by_columns_are_those_of_entities(tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "row",
+        "fields": [
+            {"name": "l", "type": ["null", "long"]},
+            {"name": "f", "type": "float"},
+            {"name": "s", "type": "string"},
+            {"name": "t", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "u", "type": {"type": "string", "logicalType": "uuid"}},
+            {"name": "ll", "type": {"type": "array", "items": ["null", "long"]}},
+        ],
+    }
+    at = dt.datetime(2024, 1, 1, 12, 30, 0, 123_456, dt.UTC)
+    key = uuid.UUID(int=7)
+    rows = [
+        {"l": n or None, "f": 0.5, "s": "ä", "t": at, "u": key, "ll": [n, None]}
+        for n in range(5_000)
+    ]
+    path = tmp_path / "rows.avro"
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, rows, codec="deflate")
+    types = {name: FLAT[name] for name in ("l", "f", "s", "t")} | {
+        "u": FLAT["s"],
+        "ll": NESTED["ll"],
+    }
+    fields = (Field(name=name, type=types[name], nullable=name != "l") for name in types)
+    descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields)))
+    _, files = find_files([str(path)], "avro")
+    reader = open_reader("avro", descriptor, CsvOptions())
+
+    read = read_file(reader, files[0])
+
+    entities = entities_to_batch([row | {"u": str(row["u"])} for row in rows[1:]], descriptor)
+    assert read.rows == plain_rows(entities)
+    assert read.schema == entities.schema
+    assert [reject.line_number for reject in read.rejects] == [1]
+    assert "'l' is not nullable" in read.rejects[0].reason
+    assert b'"u": "00000000-0000-0000-0000-000000000007"' in read.rejects[0].line

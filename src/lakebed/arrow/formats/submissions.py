@@ -29,9 +29,6 @@ from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Decimal, Field, Primitive, Schema, dotted_types
 from lakebed.state.facts import ColumnFacts
 
-BROKEN_UUID = r"[\t\n\r]|^$"
-"""Pattern of texts that no line can have as its uuid."""
-
 _CHUNK_BYTES = 4 * 2**20
 _MAX_LINE_BYTES = 2**30  # Lakebed writes no longer ones, and they would fill the memory
 # First bytes of the files, which show their compression.
@@ -107,7 +104,7 @@ def with_document_fields(batch: pa.RecordBatch, descriptor: DatasetDescriptor) -
             object, or a field in it is of another type.
     """
     uuids, documents = (_text_column(batch, name) for name in (UUID, DOCUMENT))
-    broken = pc.match_substring_regex(uuids, BROKEN_UUID)
+    broken = pc.match_substring_regex(uuids, r"[\t\n\r]|^$")
     if pc.any(broken).as_py():
         uuid = uuids.filter(broken)[0].as_py()
         raise SchemaMismatchError(

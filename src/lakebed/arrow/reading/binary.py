@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import datetime as dt
+import itertools
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -16,8 +19,15 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 
 from lakebed.arrow.avro_blocks import UncompressedAvro
-from lakebed.arrow.conform import Conformer, check_columns, check_types
-from lakebed.arrow.entities import entities_to_batch
+from lakebed.arrow.conform import (
+    Conformer,
+    check_columns,
+    check_nulls,
+    check_shapes,
+    check_types,
+    default_of,
+)
+from lakebed.arrow.entities import entities_to_batch, to_column
 from lakebed.arrow.entities import to_plain as as_plain_rows
 from lakebed.arrow.formats.parquet import is_of_spark, open_parquet, with_instants
 from lakebed.arrow.reading.census import Census, arrow_schema
@@ -30,16 +40,28 @@ from lakebed.arrow.reading.unknown import (
     known_schema,
     values_of,
 )
-from lakebed.arrow.reasons import reason_of
+from lakebed.arrow.reasons import VALUE_ERRORS, reason_of
 from lakebed.arrow.utf8 import python_rows_with_damage
 from lakebed.common.plain import to_plain, to_text
 from lakebed.errors import InvalidInputError, LakebedError, MissingDependencyError
-from lakebed.model.arrow_types import plain_schema, type_to_arrow
+from lakebed.model.arrow_types import field_to_arrow, plain_schema, type_to_arrow
 from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Schema, without_limits
+from lakebed.model.schema import Kind, Primitive, Schema, without_limits
 
 _ROWS_PER_CHUNK = 4_096
+# Plain types, and those of their values as fastavro decodes them, which Arrow takes unchanged.
+_TYPES_OF_VALUES: dict[Kind, type] = {
+    Kind.BOOLEAN: bool,
+    Kind.INT: int,
+    Kind.LONG: int,
+    Kind.FLOAT: float,
+    Kind.DOUBLE: float,
+    Kind.STRING: str,
+    Kind.BYTES: bytes,
+    Kind.DATE: dt.date,
+    Kind.TIMESTAMP: dt.datetime,
+}
 
 
 class _RowChunk(Chunk):
@@ -209,6 +231,7 @@ class AvroRowsReader(FormatReader):
         _fastavro()
         self._descriptor = descriptor
         self._unknown = unknown
+        self._last: tuple[Any, frozenset[str]] = (None, frozenset())  # of the last file
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
@@ -236,18 +259,39 @@ class AvroRowsReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
-        number, waiting = 1, []
+        number = 1
         with file.open_bytes() as stream:
             rows = _AvroRows(stream)
-            for row in rows:
-                waiting.append(row)
-                if len(waiting) == _ROWS_PER_CHUNK:
-                    yield _EntityChunk(waiting, number, self._descriptor, self._unknown)
-                    number, waiting = number + len(waiting), []
-            if waiting:
-                yield _EntityChunk(waiting, number, self._descriptor, self._unknown)
+            remaining = iter(rows)
+            while waiting := list(itertools.islice(remaining, _ROWS_PER_CHUNK)):
+                typed = self._typed_names(rows.schema)
+                yield _EntityChunk(waiting, number, self._descriptor, self._unknown, typed)
+                number += len(waiting)
             if rows.damage is not None:
-                yield _rest_of_rows(number + len(waiting), rows.damage)
+                yield _rest_of_rows(number, rows.damage)
+
+    def _typed_names(self, document: Any) -> frozenset[str]:
+        """Return the fields of a file that have a plain type, which is the dataset's own.
+
+        None are returned if some part of the rows may have to be left out.
+        """
+        if document is self._last[0]:
+            return self._last[1]
+        typed: frozenset[str] = frozenset()
+        with contextlib.suppress(InvalidInputError):
+            schema = _schema_of(document)
+            if all(name in self._descriptor.schema for name in schema.names):
+                typed = frozenset(
+                    field.name
+                    for field in schema
+                    if isinstance(field.type, Primitive)
+                    and field.type.kind in _TYPES_OF_VALUES
+                    and field.type == self._descriptor.schema.get(field.name).type
+                )
+                if self._unknown != "reject" and len(typed) < len(schema.names):
+                    typed = frozenset()
+        self._last = (document, typed)
+        return typed
 
 
 def avro_file_schema(file: RawFile) -> Schema:
@@ -258,10 +302,13 @@ def avro_file_schema(file: RawFile) -> Schema:
         InvalidInputError: The file is not Avro.
     """
     with file.open_bytes() as stream, _translating():
-        document = _fastavro().reader(UncompressedAvro(stream)).writer_schema
-        schema = schema_from_avro(_without_marks(document))
-        # Another file may have other symbols.
-        return replace(schema, fields=without_limits(schema))
+        return _schema_of(_fastavro().reader(UncompressedAvro(stream)).writer_schema)
+
+
+def _schema_of(document: Any) -> Schema:
+    schema = schema_from_avro(_without_marks(document))
+    # Another file may have other symbols.
+    return replace(schema, fields=without_limits(schema))
 
 
 def _without_marks(document: Any) -> Any:
@@ -283,27 +330,25 @@ def _translating() -> Iterator[None]:
 
 
 class _AvroRows:
-    """The rows of a file as entities; `damage` is the error that ended them early, if any."""
+    """The rows of a file as entities.
+
+    Attributes:
+        damage: The error that ended them early; None without one.
+        schema: The schema of the file, as Avro has it, once a row is read.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self.damage: Exception | None = None
+        self.schema: Any = None
         self._stream = stream
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        rows = iter(())
         try:
             rows = _fastavro().reader(UncompressedAvro(self._stream))
+            self.schema = rows.writer_schema
+            yield from rows
         except Exception as exc:  # noqa: BLE001 - damaged bytes raise any exception; it is reported
             self.damage = exc
-        while True:
-            try:
-                row = next(rows, None)
-            except Exception as exc:  # noqa: BLE001 - same
-                self.damage = exc
-                return
-            if row is None:
-                return
-            yield {name: _as_text(value) for name, value in row.items()}
 
 
 def _as_text(value: Any) -> Any:
@@ -319,13 +364,21 @@ def _as_text(value: Any) -> Any:
 
 
 class _EntityChunk(Chunk):
+    """Rows as entities.
+
+    The file gives some fields, `typed`, the types of the dataset, so that few of their values need
+    a look.
+    """
+
     def __init__(
         self,
         entities: Sequence[Mapping[str, Any]],
         first: int,
         descriptor: DatasetDescriptor,
         unknown: Unknown,
+        typed: frozenset[str] = frozenset(),
     ) -> None:
+        self._typed = typed
         self._unknown = unknown
         self._entities = entities
         self._first = first
@@ -335,20 +388,45 @@ class _EntityChunk(Chunk):
         return len(self._entities)
 
     def batch(self) -> pa.RecordBatch:
+        with contextlib.suppress(InvalidInputError, *VALUE_ERRORS):
+            if self._typed and self._descriptor.format != "submissions":
+                return self._batch_by_columns()
+        entities = [_as_text(entity) for entity in self._entities]
         if self._unknown == "reject":
-            return entities_to_batch(self._entities, self._descriptor)
+            return entities_to_batch(entities, self._descriptor)
         fields = self._descriptor.schema.fields
-        parts = [known_part(entity, fields, self._unknown) for entity in self._entities]
+        parts = [known_part(entity, fields, self._unknown) for entity in entities]
         self.ignored = sum((left_out for _, left_out in parts), Ignored())
         return entities_to_batch([entity for entity, _ in parts], self._descriptor)
 
+    def _batch_by_columns(self) -> pa.RecordBatch:
+        """Return the rows, without a look at values of typed fields."""
+        check_shapes([tuple(self._entities[0])], self._descriptor)
+        fields = self._descriptor.schema.fields
+        columns = []
+        for field in fields:
+            if field.name in self._typed:
+                assert isinstance(field.type, Primitive)
+                values = [entity[field.name] for entity in self._entities]
+                if set(map(type, values)) - {_TYPES_OF_VALUES[field.type.kind], NoneType}:
+                    raise TypeError  # such as a UUID; the entities are looked at one by one
+                column = pa.array(values, type_to_arrow(field.type))
+                check_nulls(column, field.type, field.name, nullable=field.nullable)
+            else:
+                default = default_of(field)
+                given = [_as_text(entity.get(field.name, default)) for entity in self._entities]
+                column = to_column(given, field)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(map(field_to_arrow, fields)))
+
     def part(self, start: int, end: int) -> Chunk:
-        entities = self._entities[start:end]
-        return _EntityChunk(entities, self._first + start, self._descriptor, self._unknown)
+        first, entities = self._first + start, self._entities[start:end]
+        return _EntityChunk(entities, first, self._descriptor, self._unknown, self._typed)
 
     def reject(self, cause: InvalidInputError) -> Reject:
         (entity,) = self._entities
-        return Reject(cause.message, self._first, _row_as_json(entity), cause.hint)
+        row = {name: _as_text(value) for name, value in entity.items()}
+        return Reject(cause.message, self._first, _row_as_json(row), cause.hint)
 
 
 def _fastavro() -> ModuleType:

@@ -20,7 +20,6 @@ from lakebed.arrow.documents import (
 )
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.formats.submissions import (
-    BROKEN_UUID,
     is_cut_line,
     lines_to_batch,
     split_line,
@@ -212,7 +211,8 @@ class SubmissionLinesReader(FormatReader):
         except pa.ArrowInvalid:  # not UTF-8
             read = read.without(np.ones(len(pairs) - len(read.in_question), bool))
             uuids = texts = pa.array([""] * len(pairs), pa.string())
-        is_broken = pc.match_substring_regex(uuids, BROKEN_UUID)
+        # Of what no uuid holds, the split into lines and pairs leaves a carriage return, or nothing.
+        is_broken = pc.or_(pc.match_substring(uuids, "\r"), pc.equal(pc.binary_length(uuids), 0))
         if read.numbers is not None:
             numbers = pa.array(read.numbers)
             uuids, texts, is_broken = (column.take(numbers) for column in (uuids, texts, is_broken))
@@ -220,7 +220,9 @@ class SubmissionLinesReader(FormatReader):
         read = read.without(is_broken.to_numpy(zero_copy_only=False))
         columns = dict(zip((field.name for field in fields), read.columns, strict=True))
         columns[UUID] = uuids.filter(is_good)
-        columns[DOCUMENT] = pc.replace_substring(texts.filter(is_good), "\r", " ")
+        columns[DOCUMENT] = texts.filter(is_good)
+        if pc.any(pc.match_substring(columns[DOCUMENT], "\r")).as_py():
+            columns[DOCUMENT] = pc.replace_substring(columns[DOCUMENT], "\r", " ")
         return ParsedRows(
             rows=pa.RecordBatch.from_pydict({name: columns[name] for name in self._names}),
             records=read.numbers,
