@@ -10,7 +10,7 @@ import pytest
 from nasty_files import nasty_files
 from reading_twice import plain_rows
 
-from lakebed import CsvOptions
+from lakebed import CsvOptions, JsonOptions
 from lakebed.arrow.kernel import BatchTarget
 from lakebed.arrow.reading.files import RawFile, find_files
 from lakebed.arrow.reading.sift import Job, read_rejects, sift
@@ -62,7 +62,7 @@ def compare(
 
 def job_of(descriptor: DatasetDescriptor, file_format: str, **options: object) -> Job:
     target = BatchTarget(dataset="x", batch_id=1, descriptor=descriptor, is_traced=True)
-    return Job(target=target, format=file_format, csv=CsvOptions(), **options)
+    return Job(target=target, format=file_format, csv=CsvOptions(), json=JsonOptions(), **options)
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json", "submissions"])
