@@ -117,7 +117,9 @@ def by_lakebed(folder: Path, kind: str, into: Path) -> Callable[[], int]:
 
     def run() -> int:
         formats = {"jsonl": "json", "tsv": "submissions", "avro": "avro"}
-        report = dataset.load(str(folder), formats.get(kind, "csv"))
+        # The others are told the notation too.
+        options = lakebed.LoadOptions(csv=lakebed.CsvOptions(), json=lakebed.JsonOptions())
+        report = dataset.load(str(folder), formats.get(kind, "csv"), options=options)
         return int(report.row_count)
 
     return run

@@ -1,0 +1,129 @@
+"""A case for each rule by which a block vouches for rows, cut into blocks at every place."""
+
+from pathlib import Path
+
+import pytest
+from nasty_files import FLAT, NESTED, NastyFiles
+from reading_twice import files_in, open_block_reader, open_line_reader, read_file
+
+from lakebed import CsvOptions
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import MISSING, Field, Schema
+
+MARK = b"\xef\xbb\xbf"
+AT = b'"t":"0001-01-01T00:00:00+02:00"'
+# Format, fields (`!` for a required one, `=` for a default), rule for others, content.
+CASES = {
+    "quote of the last line": ("csv", "s l", "reject", b's,l\na,1\n"b\nc",2\nd,3\n'),
+    "as many rows as newlines": ("csv", "s l", "reject", b's,l\n"a\nb",1\nc\nd,2\n'),
+    "blank line in quotes": ("csv", "s l", "reject", b's,l\n"a\n\nb",1\n\nc,2\n'),
+    "not UTF-8": ("csv", "s l", "reject", b"s,l\n\xff,1\nx\ny,2\n"),
+    "lone carriage return": ("csv", "s l", "reject", b"s,l\na,1\rb,2\nc,3\n\rd,4\n"),
+    "numbers of ragged rows": ("csv", "s l", "reject", b"s,l\na,1\nb\nc,2,3\nd,4\n"),
+    "blank lines with CRLF": ("csv", "s l", "reject", b"s,l\r\na,1\r\n\r\nb,x\r\n\r\nc,3\r\n"),
+    "quote within a cell": ("csv", "s l", "reject", b's,l\nx "a\nb",1\n5" pipe,2\n"c\nd",3\n'),
+    "text after a closing quote": ("csv", "s l", "reject", b's,l\n"a"x,1\n"b"y"\nc,2\n"d\ne",3\n'),
+    "open quote at the end": ("csv", "s l", "reject", b's,l\na,1\n"b,2\nc,3'),
+    "days of the calendar": (
+        "csv",
+        "y l",
+        "reject",
+        b"y,l\n2024-02-30,1\n2024-02-29,x\n2024-02-28,3\n",
+    ),
+    "required cells": ("csv", "s! l", "reject", b"s,l\n,1\na,x\nb,2\n"),
+    "large decimals": ("csv", "m s", "reject", b"m,s\n12345678,a\n1,b\n1234567.25,c\n"),
+    "byte order mark": ("csv", "s l", "reject", MARK + b"s,l\na,1\n" + MARK + b"b,2\n"),
+    "empty cells in quotes": ("csv", "l s", "reject", b'l,s\n"",a\n1,""\n,b\n'),
+    "one column": ("csv", "l", "reject", b"l\n1\n\nx\n2\n"),
+    "unknown column": ("csv", "l", "ignore", b"l,more\n1,\n2,a\nx,b\n3,c\n"),
+    "unknown column to keep": ("csv", "l", "keep", b"l,more\n1,\n2,a\n3,\n"),
+    "other members": ("json", "l", "reject", b'{"l":1}\n{"l":2,"m":3}\n{"l":4}\n'),
+    "other members ignored": (
+        "json",
+        "l",
+        "ignore",
+        b'{"l":1,"m":1}\n{"l":2,"m":null}\n{"l":3,"m":2}\n',
+    ),
+    "other members to keep": (
+        "json",
+        "l",
+        "keep",
+        b'{"l":1,"m":1}\n{"l":2,"m":[]}\n{"l":3,"m":2}\n',
+    ),
+    "defaults": ("json", "l=7 s", "reject", b'{"s":"a"}\n{"l":null}\n{"l":1}\n'),
+    "overflow of a float": ("json", "f", "reject", b'{"f":1e39}\n{"f":1}\n{"f":-1e39}\n'),
+    "first year": ("json", "t", "reject", b"{" + AT + b'}\n{"t":"2024-01-01T00:00:00Z"}\n'),
+    "required members": ("json", "l! s", "reject", b'{"s":"a"}\n{"l":null}\n{"l":1}\n'),
+    "required members of a record": (
+        "json",
+        "r",
+        "reject",
+        b'{"r":{"x":1}}\n{"r":{"w":"a"}}\n{"r":null}\n',
+    ),
+    "two objects": ("json", "l", "reject", b'{"l":1}{"l":2}\n{"l":3\n}\n{"l":4}\n'),
+    "names twice": ("json", "l", "reject", b'{"l":"x","l":1}\n{"l":1,"l":2}\n'),
+    "mark before an object": ("json", "l", "reject", MARK + b'{"l":1}\n' + MARK + b'{"l":2}\n'),
+    "numbers of other forms": (
+        "json",
+        "l d",
+        "reject",
+        b'{"l":1.0,"d":1}\n{"l":-0,"d":-0}\n{"l":1e2}\n',
+    ),
+    "blank lines": ("json", "l", "reject", b'\n{"l":1}\n  \r\n{"l":x}\n\t\n{"l":2}'),
+    "end inside of an object": ("json", "l s", "reject", b'{"l":1}\n{"l":2,"s":"a'),
+    "carriage return in a uuid": ("submissions", "l", "reject", b'a\r\t{"l":1}\nb\t{"l":2}\r\n'),
+    "empty uuid": ("submissions", "l", "reject", b'\t{"l":1}\nb\t{"l":2}\n'),
+    "no tab": ("submissions", "l", "reject", b'a{"l":1}\nb\t{"l":2}\n'),
+    "carriage return in a document": (
+        "submissions",
+        "document! l",
+        "reject",
+        b'a\t{"l":\r1}\nb\t{}\r\n',
+    ),
+    "document of another kind": (
+        "submissions",
+        "l",
+        "reject",
+        b'a\t[1]\nb\t{"l":"x"}\nc\t{"l":1,"m":{}}\n',
+    ),
+    "submissions not in UTF-8": (
+        "submissions",
+        "uuid! l",
+        "reject",
+        b'\xff\t{"l":1}\nb\t{"m":"\xff"}\nc\t{}\n',
+    ),
+}
+
+
+def fields_of(text: str) -> tuple[Field, ...]:
+    types = FLAT | NESTED | {"document": FLAT["s"], "uuid": FLAT["s"]}
+    fields = []
+    for part in text.split():
+        name, _, default = part.removesuffix("!").partition("=")
+        given = int(default) if default else MISSING
+        nullable = not part.endswith("!")
+        fields.append(Field(name=name, type=types[name], nullable=nullable, default=given))
+    return tuple(fields)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_cut_into_blocks_gives_what_lines_give(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_format, fields, unknown, content = CASES[name]
+    suffix = {"csv": "csv", "json": "jsonl", "submissions": "tsv"}[file_format]
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields_of(fields))),
+        csv=CsvOptions(),
+        unknown=unknown,
+        contents={f"rows.{suffix}": content},
+    )
+    (file,) = files_in(tmp_path, file_format, given)
+    expected = read_file(open_line_reader(file_format, given), file, refused_share=3)
+
+    for scale in (1, 8):  # lines of objects are read in blocks of an eighth
+        for size in range(1, len(content) + 2):
+            monkeypatch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size * scale)
+            monkeypatch.setattr("lakebed.arrow.reading.files.READ_BYTES", 1 + size % 7)
+            found = read_file(open_block_reader(file_format, given), file, refused_share=3)
+            assert found == expected, size
