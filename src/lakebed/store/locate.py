@@ -125,8 +125,17 @@ def _open_path(path: str, options: Mapping[str, str]) -> PosixStore:
     return PosixStore(
         root,
         durable=_read_flag(options, "durable", default=True),
-        links=_read_flag(options, "links", default=False),
+        links=allows_links(options),
     )
+
+
+def allows_links(options: Mapping[str, str]) -> bool:
+    """Return whether storage options allow symbolic links in a directory.
+
+    Raises:
+        InvalidInputError: The option is neither true nor false.
+    """
+    return _read_flag(options, "links", default=False)
 
 
 def _read_flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

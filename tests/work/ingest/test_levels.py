@@ -434,6 +434,65 @@ def test_pipes_and_sockets_are_left_out_or_refused_and_never_waited_for(tmp_path
     assert found == ["a.jsonl", "a.jsonl", "end"]
 
 
+@pytest.mark.parametrize("given", ["in", "in/*.jsonl", "in/**/*.jsonl", "in/*/*.jsonl", "i?/x/*"])
+@pytest.mark.parametrize("link", ["b.jsonl", "x", "x/b.jsonl"])
+def test_a_link_that_a_search_meets_is_refused_unless_an_option_allows_it(
+    tmp_path, given: str, link: str
+) -> None:
+    raw, outside = tmp_path / "in", tmp_path / "outside"
+    for folder in (raw, outside, *([raw / "x"] if link != "x" else [])):
+        folder.mkdir()
+        (folder / "a.jsonl").write_text('{"n": 1}\n')
+    (outside / "s.jsonl").write_text('{"n": 777}\n')
+    (raw / link).symlink_to(outside if link == "x" else outside / "s.jsonl")
+    meets = {
+        "in": True,
+        "in/*.jsonl": link == "b.jsonl",
+        "in/**/*.jsonl": True,
+        "in/*/*.jsonl": link != "b.jsonl",
+        "i?/x/*": link != "b.jsonl",
+    }[given]
+
+    if meets:
+        with pytest.raises(InvalidInputError, match="is a symbolic link") as refused:
+            find_files(f"{tmp_path}/{given}")
+        assert "links=true" in refused.value.hint
+    else:
+        assert find_files(f"{tmp_path}/{given}")[1]
+    _, files = find_files(f"{tmp_path}/{given}", storage_options={"links": "true"})
+    names = {os.path.relpath(file.location, raw) for file in files}
+    assert any(name.startswith(link) for name in names) is meets
+
+
+def test_a_link_that_is_named_is_read_and_one_above_is_followed(tmp_path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "file.jsonl").symlink_to(tmp_path / "real" / "a.jsonl")
+
+    for given in ("folder", "folder/*.jsonl", "folder/a.jsonl", "file.jsonl"):
+        assert len(find_files(tmp_path / given)[1]) == 1, given
+
+
+def test_links_in_a_circle_end(tmp_path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "again").symlink_to(tmp_path)
+
+    _, files = find_files(tmp_path, storage_options={"links": "true"})
+
+    assert [Path(file.location).name for file in files] == ["a.jsonl"]
+
+
+def test_import_of_a_folder_with_a_link_writes_nothing(lake, tmp_path) -> None:
+    raw = plant(tmp_path / "raw", "parquet", {"k=1": [{"n": 1}]})
+    (tmp_path / "raw" / "k=1" / "secret.parquet").symlink_to(tmp_path / "elsewhere")
+
+    refused = run("import", tmp_path / "lake/t", raw, code=2)
+
+    assert "is a symbolic link" in refused
+    assert not lake.exists("t")
+
+
 def test_pyarrow_reads_the_same_from_the_folders(lake, tmp_path) -> None:
     raw = plant(tmp_path / "raw", "parquet", {"k=1/p=a%20b": [{"n": 1}], "k=2/p=c": [{"n": 2}]})
 

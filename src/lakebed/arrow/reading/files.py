@@ -33,12 +33,14 @@ from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, is_own_name
 from lakebed.store.base import ObjectInfo, Store
-from lakebed.store.locate import effective_options, open_store
+from lakebed.store.locate import allows_links, effective_options, open_store
 
 FileFormat = Literal["csv", "json", "submissions", "avro", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 
 STDIN = "-"
+MOST_COLUMNS = 10_000  # 50,000 took a minute and 1 GB to read one row
+MOST_EMPTY_LINES = 10_000_000  # 60 million fit into 275 kB of gzip, and take a minute
 MAX_LINE_BYTES = 64 * 2**20  # a longer line is not a record, and would fill the memory
 READ_BYTES = 64 * 2**10
 _HELD_BYTES = 64 * 2**20  # for a file that is checked before it is used
@@ -323,7 +325,8 @@ def find_files(
 
     Raises:
         InvalidInputError: A file is missing, or no regular file, or belongs to a dataset or table;
-            or the format is unknown.
+            or a search met a symbolic link, and `storage_options` do not allow `links`; or the format
+            is unknown.
 
     Cost:
         One file status for each file; a LIST for each URL of a folder or pattern, and two HEADs and
@@ -490,7 +493,7 @@ def _expand(
         return _expand_url(text, wanted, options, takes_any=takes_any)
     path = Path(text)
     if path.is_dir():
-        inside = sorted(_walk(path))
+        inside = sorted(_walk(path, allows_links=allows_links(options)))
         fitting = _fitting(text, list(_still_there(inside)), wanted, takes_any=takes_any)
         _check_no_owner(text, fitting, keys_near(file.location for file in fitting))
         return fitting
@@ -502,8 +505,11 @@ def _expand(
             hint="Write its content to a file; or give JSON lines on standard input to `lakebed "
             "append`, as the file '-'.",
         )
-    matches = (Path(entry) for entry in sorted(_glob(text)))
-    files = list(_still_there(entry for entry in matches if not _is_hidden_match(entry, text)))
+    matches = [Path(entry) for entry in sorted(_glob(text))]
+    matches = [entry for entry in matches if not _is_hidden_match(entry, text)]
+    if not allows_links(options):
+        _check_no_links(matches, text)
+    files = list(_still_there(matches))
     if not files:
         raise _NothingThere(_no_file(text))
     _check_no_owner(text, files, keys_near(file.location for file in files))
@@ -555,10 +561,47 @@ def without_parents(path: str) -> str:
     return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(directory):
+def _walk(directory: Path, *, allows_links: bool) -> Iterator[Path]:
+    met: set[str] = set()
+    for root, folders, names in os.walk(directory, followlinks=allows_links):
+        real = os.path.realpath(root) if allows_links else root
+        if real in met:  # by a link to a folder above, or to one that was read
+            folders.clear()
+            continue
+        met.add(real)
         folders[:] = [name for name in folders if not is_hidden(name)]
-        yield from (Path(root) / name for name in names if not is_hidden(name))
+        files = [Path(root) / name for name in names if not is_hidden(name)]
+        if not allows_links:
+            _check_no_link(*(Path(root) / name for name in folders), *files)
+        yield from files
+
+
+def _check_no_links(matches: Iterable[Path], pattern: str) -> None:
+    """Refuse symbolic links on the way from the folder of a pattern to what it matches."""
+    parts = Path(pattern).parts
+    fixed = next((n for n, part in enumerate(parts) if _PATTERN.intersection(part)), len(parts))
+    ways = {
+        entry.parts[:count]: None
+        for entry in matches
+        for count in range(fixed + 1, len(entry.parts) + 1)
+    }
+    _check_no_link(*(Path(*way) for way in ways))
+
+
+def _check_no_link(*paths: Path) -> None:
+    """Refuse symbolic links that a search meets: they may lead to files of others, or to a folder twice.
+
+    Raises:
+        InvalidInputError: One of the paths is a symbolic link.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise InvalidInputError(
+                f"{str(path)!r} is a symbolic link, which a search does not follow: it may lead to "
+                "files of others.",
+                hint="Name the file itself, leave the link out of the folder or pattern, or allow links "
+                "by the storage option links=true.",
+            )
 
 
 def _expand_url(
@@ -741,6 +784,11 @@ def check_header(names: tuple[str, ...], options: CsvOptions) -> tuple[str, ...]
         raise SchemaMismatchError(
             "The file is empty and lacks even a header.", hint="Leave the file out."
         )
+    if len(names) > MOST_COLUMNS:
+        raise SchemaMismatchError(
+            f"The header has {len(names):,} columns; at most {MOST_COLUMNS:,} are read.",
+            hint="Split the file by columns, or write its rows as JSON lines with few fields each.",
+        )
     # Field names hold none of these characters.
     between = next((delimiter for delimiter in _DELIMITERS if delimiter in names[0]), None)
     if len(names) == 1 and between is not None:
@@ -806,12 +854,12 @@ class DamageError(Exception):
 
 
 def pieces_of(file: RawFile) -> Iterator[bytes]:
-    """Yield the bytes of a file that can be read before any damage.
+    """Yield the bytes of a file that can be read before any damage, or before too many empty lines.
 
     Raises:
-        DamageError: A compressed file does not decode from some point on.
+        DamageError: The rest cannot be read, or is not.
     """
-    good = 0
+    good = empty_count = 0
     if file.codec is not None and not file.size_bytes and file.location != STDIN:
         raise DamageError("The file is empty: compressed text has at least a header.")
     try:
@@ -819,6 +867,13 @@ def pieces_of(file: RawFile) -> Iterator[bytes]:
             while chunk := stream.read(READ_BYTES):
                 yield chunk
                 good += len(chunk)
+                # So many at least: a line with content has two bytes or more, with its newline.
+                empty_count += 2 * chunk.count(b"\n") - len(chunk.translate(None, b" \t\r"))
+                if empty_count > MOST_EMPTY_LINES:
+                    raise DamageError(
+                        f"More than {MOST_EMPTY_LINES:,} lines are empty within the first {good:,} "
+                        "bytes of text. The rest was not read: leave the empty lines out."
+                    )
         return
     except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as exc:
         with file.open_raw() as raw:

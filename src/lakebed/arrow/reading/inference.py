@@ -23,6 +23,7 @@ from lakebed.arrow.reading.column_types import TextColumn, choose_notation
 from lakebed.arrow.reading.csv import cells_as_text, csv_records, header_names
 from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions, parts_of
 from lakebed.arrow.reading.files import (
+    MOST_COLUMNS,
     STDIN,
     FileFormat,
     Line,
@@ -128,6 +129,12 @@ def infer_schema(
         on_progress=on_progress,
     )
     schema, nulls = inspection.schema, inspection.nulls
+    if len(schema.names) > MOST_COLUMNS:
+        raise SchemaMismatchError(
+            f"The files have {len(schema.names):,} fields; at most {MOST_COLUMNS:,} are inferred.",
+            hint="Give a schema with the fields that you need, and leave the others out by "
+            "unknown='ignore'.",
+        )
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
