@@ -20,9 +20,8 @@ _TABLE = (
     "table again; `publish` with `check` states what it would write."
 )
 _JSON = (
-    "JSON has no checksum: a flip that leaves a valid document is another value, such as another type of "
-    "a column. Names, numbers and lists must fit, so most are refused. Heads in msgpack, and trees, have "
-    "a checksum."
+    "The entries of Lakebed in a JSON head have a checksum, and unknown keys are refused. A flip in what "
+    "only other tools read changes no answer. Heads in msgpack, and trees, have a checksum of all bytes."
 )
 _GIVEN_UP = "Without its manifest, a staged batch counts as given up: it is not listed any more."
 _LEFT_OUT = (
@@ -93,7 +92,7 @@ UNNOTICED: dict[tuple[str, str], str] = {
     ("head, JSON", "flipped bit"): _JSON,
     ("head of the quarantine", "flipped bit"): _JSON,
     ("head of the quarantine", "older copy"): _OLDER,
-    ("manifest of a staged batch", "flipped bit"): _JSON,
+    ("manifest of a staged batch", "flipped bit"): _LEFT_OUT,
     ("manifest of a staged batch", "lost"): _GIVEN_UP,
     ("manifest of a staged batch", "cut"): _LEFT_OUT,
     ("manifest of a staged batch", "emptied"): _LEFT_OUT,

@@ -1,9 +1,11 @@
 """One damaged object beside the dataset is told of, and stops nothing else."""
 
+import datetime as dt
 import json
 import logging
 import time
 
+import msgspec
 import pytest
 from upkeep_lake import (
     DESCRIPTOR,
@@ -17,6 +19,8 @@ from upkeep_lake import (
 )
 
 import lakebed
+from lakebed.errors import CorruptMetadataError
+from lakebed.state.reservation import BatchRecord, decode_record, encode_record
 from lakebed.state.transaction import Transaction
 
 RECORD = {
@@ -34,6 +38,10 @@ DAMAGED = {
     "of another batch": json.dumps({**RECORD, "batch_id": 2}).encode(),
     "a time without zone": json.dumps({**RECORD, "lease_until": "2026-01-02T00:00:00"}).encode(),
 }
+DAMAGED["a name of a member with a flipped bit"] = encode_record(
+    msgspec.convert(RECORD, BatchRecord)
+).replace(b'"operation"', b'"operatinn"')
+DAMAGED["without a checksum"] = json.dumps(RECORD).encode()
 KEY = "d/batches/1.json"
 
 
@@ -44,6 +52,44 @@ def dataset(lake: lakebed.Repository, request: pytest.FixtureRequest) -> lakebed
         dataset.overwrite([row("a", n)])
     lake.store.put(KEY, DAMAGED[request.param])
     return dataset
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80])
+def test_every_flipped_bit_of_a_staged_batch_is_an_error_and_never_another_batch(
+    lake: lakebed.Repository, mask: int
+) -> None:
+    dataset = lake.create("d", DESCRIPTOR)
+    staged = dataset.staged.add([row("a", 1)], "overwrite")
+    key = f"d/batches/{staged.batch_id}.json"
+    data = bytes(lake.store.get(key).data)
+    others = []
+    for place in range(len(data)):
+        flipped = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
+        try:
+            others.append((place, decode_record(flipped, key)))
+        except CorruptMetadataError:
+            continue
+
+    assert others == []
+
+
+@pytest.mark.parametrize("member", ["files", "scope", "staging", "row_count", "completed_at"])
+def test_a_staged_batch_with_a_damaged_member_is_not_committed(
+    lake: lakebed.Repository, member: str
+) -> None:
+    dataset = lake.create("d", DESCRIPTOR)
+    dataset.append([row("a", 0)])
+    staged = dataset.staged.add([row("a", 1)], "overwrite")
+    key = f"d/batches/{staged.batch_id}.json"
+    data = bytes(lake.store.get(key).data)
+    lake.store.put(key, data.replace(f'"{member}"'.encode(), f'"{member[:-1]}_"'.encode(), 1))
+
+    with pytest.raises(CorruptMetadataError, match="cannot be read"):
+        dataset.staged.open(staged.batch_id).commit()
+    with pytest.raises(CorruptMetadataError, match="cannot be read"):
+        staged.commit()
+
+    assert content(dataset) == [("a", 0)]
 
 
 def test_batches_that_can_be_read_are_listed_and_the_log_names_the_other(dataset, caplog) -> None:
@@ -137,8 +183,11 @@ def test_times_of_a_reservation_may_be_as_far_apart_as_they_like(lake) -> None:
     dataset = lake.create("d", DESCRIPTOR)
     living = Transaction.begin(lake.store, "d", "append")
     key = f"d/batches/{living.batch_id}.json"
-    record = json.loads(lake.store.get(key).data)
-    record["started_at"], record["lease_until"] = "0001-01-01T00:00:00Z", "9999-12-31T00:00:00Z"
-    lake.store.put(key, json.dumps(record).encode())
+    record = msgspec.structs.replace(
+        decode_record(lake.store.get(key).data, key),
+        started_at=dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+        lease_until=dt.datetime(9999, 12, 31, tzinfo=dt.UTC),
+    )
+    lake.store.put(key, encode_record(record))
 
     assert reasons(sweep(dataset))[key] == "reserved"

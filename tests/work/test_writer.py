@@ -33,6 +33,7 @@ from lakebed.errors import (
     StorageError,
 )
 from lakebed.state import reservation
+from lakebed.state.reservation import decode_record, encode_record
 from lakebed.state.snapshot import Source
 from lakebed.store.base import Store
 from lakebed.store.memory import MemoryStore
@@ -406,15 +407,17 @@ def test_writer_whose_lease_is_over_before_it_is_renewed_is_aborted(
     assert (users.version, data_files(store)) == (0, [])
 
 
-@pytest.mark.parametrize("change", [{"commit_id": "of another"}, {"files": []}, None], ids=str)
+@pytest.mark.parametrize("change", [{"commit_id": "of another"}, {"files": ()}, None], ids=str)
 def test_writer_whose_batch_was_taken_away_does_not_take_it_back(
     store: Store, clock: _Clock, change: dict[str, object] | None
 ) -> None:
     users = create(store)
     writer = users.kite.writer()
     (key,) = (info.key for info in store.list("users/batches/"))
-    record = json.loads(store.get(key).data)
-    theirs = b"noise" if change is None else json.dumps({**record, **change}).encode()
+    record = decode_record(store.get(key).data, key)
+    theirs = (
+        b"noise" if change is None else encode_record(msgspec.structs.replace(record, **change))
+    )
     store.put(key, theirs)
 
     clock.hours = 13

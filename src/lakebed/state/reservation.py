@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Annotated, ClassVar, Self
@@ -154,6 +155,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         completed_at: Time when all its files were written; absent before.
         files: Its files; absent before it is complete.
         staging: Data for the commit of a staged batch.
+        checksum: Checksum of all other members as they are stored; absent in this process.
     """
 
     batch_id: BatchId
@@ -166,6 +168,7 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     completed_at: _Moment | None = None
     files: tuple[ManifestFile, ...] | None = None
     staging: Staging | None = None
+    checksum: str | None = None
 
 
 class Reservation:
@@ -367,7 +370,11 @@ def decode_record(data: bytes, key: str) -> BatchRecord:
         raise _unreadable(key, str(exc)) from exc
     if not key.endswith(f"/{record.batch_id}{SUFFIX}"):
         raise _unreadable(key, f"it belongs to batch {record.batch_id}")
-    return record
+    plain = msgspec.structs.replace(record, checksum=None)
+    # A flipped bit in the name of a member makes another batch: one without files, or of no run.
+    if record.checksum != _checksum_of(plain):
+        raise _unreadable(key, "its members differ from their checksum, so it is damaged")
+    return plain
 
 
 def _unreadable(key: str, why: str) -> CorruptMetadataError:
@@ -517,5 +524,9 @@ def _etag_of(store: Store, key: str, data: bytes) -> str | None:
 
 
 def encode_record(record: BatchRecord) -> bytes:
-    """Return the bytes of a reservation or manifest."""
-    return msgspec.json.encode(record)
+    """Return the bytes of a reservation or manifest, with their checksum."""
+    return msgspec.json.encode(msgspec.structs.replace(record, checksum=_checksum_of(record)))
+
+
+def _checksum_of(record: BatchRecord) -> str:
+    return f"crc32:{zlib.crc32(msgspec.json.encode(record)):08x}"
