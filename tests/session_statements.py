@@ -44,6 +44,7 @@ def run(spark: Any, directory: str) -> dict[str, Any]:
         "WHEN NOT MATCHED AND s.op = 'U' AND s.key > 5 THEN INSERT (id, carrier) VALUES (s.key, s.big) "
         "WHEN NOT MATCHED AND s.op = 'U' THEN INSERT (id, carrier, delay) VALUES (s.key, s.name, 7L)",
         spark,
+        write=True,
     )
     found["merged"] = [
         report.updated_row_count,
@@ -52,17 +53,21 @@ def run(spark: Any, directory: str) -> dict[str, Any]:
     ]
     found["rows"] = _rows(events)
     commit = lake.sql(
-        "INSERT INTO events SELECT key + 100, name, NULL FROM changes WHERE key < 4", spark
+        "INSERT INTO events SELECT key + 100, name, NULL FROM changes WHERE key < 4",
+        spark,
+        write=True,
     )
     found["inserted"] = commit.inserted_row_count
     try:
-        lake.sql("INSERT INTO events SELECT 1L, 'UA', 1.5D", spark)
+        lake.sql("INSERT INTO events SELECT 1L, 'UA', 1.5D", spark, write=True)
     except LakebedError as error:
         found["narrow"] = type(error).__name__
     except Exception as error:  # noqa: BLE001 - a job of Spark fails with the text of the error
         found["narrow"] = "SchemaMismatchError" if "does not fit" in str(error) else str(error)
-    lake.sql("DELETE FROM events WHERE id > 100", spark)
-    commit = lake.sql("CREATE TABLE late AS SELECT id, carrier FROM events WHERE id > 1", spark)
+    lake.sql("DELETE FROM events WHERE id > 100", spark, write=True)
+    commit = lake.sql(
+        "CREATE TABLE late AS SELECT id, carrier FROM events WHERE id > 1", spark, write=True
+    )
     found["ctas"] = commit.row_count
     answer = lake.sql(
         "SELECT carrier, count(*) AS n FROM events GROUP BY carrier ORDER BY 1", spark

@@ -105,7 +105,7 @@ def in_transaction(lake: Repository, rows: Any) -> None:
 
 
 def statement(text: str) -> Callable[[Repository, Any], Any]:
-    return lambda lake, rows: lake.sql(text, tables={"s": rows})
+    return lambda lake, rows: lake.sql(text, tables={"s": rows}, write=True)
 
 
 MERGE = "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
@@ -150,13 +150,13 @@ DRY_DOORS: dict[str, Callable[..., Any]] = {
     "upsert": lambda lake, rows, **dry: lake["t"].upsert(rows, "id", **dry),
     "merge": lambda lake, rows, **dry: lake["t"].merge(rows, "id", missing="delete", **dry),
     "INSERT": lambda lake, rows, **dry: lake.sql(
-        "INSERT INTO t SELECT * FROM s", tables={"s": rows}, **dry
+        "INSERT INTO t SELECT * FROM s", tables={"s": rows}, **dry, write=True
     ),
     "INSERT OVERWRITE": lambda lake, rows, **dry: lake.sql(
-        "INSERT OVERWRITE t SELECT * FROM s", tables={"s": rows}, **dry
+        "INSERT OVERWRITE t SELECT * FROM s", tables={"s": rows}, **dry, write=True
     ),
     "MERGE": lambda lake, rows, **dry: lake.sql(
-        MERGE + "WHEN NOT MATCHED BY SOURCE THEN DELETE", tables={"s": rows}, **dry
+        MERGE + "WHEN NOT MATCHED BY SOURCE THEN DELETE", tables={"s": rows}, **dry, write=True
     ),
 }
 
@@ -287,7 +287,11 @@ def test_one_reader_under_two_names_is_refused(lake: Repository) -> None:
     rows = NEW.to_reader()
 
     with pytest.raises(InvalidInputError, match="have been read before"):
-        lake.sql("INSERT INTO t SELECT a.* FROM a JOIN b USING (id)", tables={"a": rows, "b": rows})
+        lake.sql(
+            "INSERT INTO t SELECT a.* FROM a JOIN b USING (id)",
+            tables={"a": rows, "b": rows},
+            write=True,
+        )
 
     assert pairs(lake) == [(1, 1), (2, 2), (3, 3)]
 
@@ -299,7 +303,7 @@ def test_replaced_partition_has_all_rows_of_a_source_that_is_read_once(
     lake.write("p", OLD.append_column("g", pa.array(["a", "a", "b"])), partition_by="g")
 
     lake.sql("INSERT INTO p REPLACE WHERE g = 'a' SELECT id, v, 'a' FROM s",
-             tables={"s": SOURCES[source]()})  # fmt: skip
+             tables={"s": SOURCES[source]()}, write=True)  # fmt: skip
 
     assert pairs(lake, "p") == [(1, 10), (3, 3), (7, 70)]
 

@@ -53,7 +53,7 @@ def test_datasets_are_tables_by_their_names(lake: Repository) -> None:
 def test_part_of_a_question_may_hide_a_table(lake: Repository) -> None:
     query = "WITH flights AS (SELECT * FROM flights WHERE n < 10) SELECT count(*) AS n FROM flights"
 
-    assert lake.sql(query).to_pylist() == [{"n": 10}]
+    assert lake.sql(query, write=True).to_pylist() == [{"n": 10}]
 
 
 def test_conditions_reach_the_planner(lake: Repository, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_is_no_question_about_datasets_is_refused(
     lake: Repository, query: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"(?s){message}"):
-        lake.sql(query)
+        lake.sql(query, write=True)
 
     assert not caplog.records  # of the libraries that have read it
     assert lake["flights"].version == 1
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_told_in_a_sentence_without_names_of_our_libraries(
     lake: Repository,
 ) -> None:
     with pytest.raises(InvalidInputError) as misspelt:
-        lake.sql("SELCT * FROM flights")
+        lake.sql("SELCT * FROM flights", write=True)
     with pytest.raises(InvalidInputError) as unknown:
         lake.sql("SELECT carier FROM flights")
 

@@ -296,7 +296,7 @@ def test_upsert_and_sql_take_what_an_append_takes(lake: Repository, name: str) -
         lake["t"].upsert(make(), "x")
         assert lake["t"].arrow()["x"].to_pylist() == expected
 
-    lake.sql("CREATE TABLE u AS SELECT * FROM s", tables={"s": make()})
+    lake.sql("CREATE TABLE u AS SELECT * FROM s", tables={"s": make()}, write=True)
 
     assert lake["u"].arrow()["x"].to_pylist() == expected
 

@@ -791,6 +791,7 @@ class Repository(RefusesFormerNames):
         tables: Mapping[str, Any] | None = None,
         run: str | None = None,
         *,
+        write: bool = False,
         dry_run: bool = False,
     ) -> Any:
         """Run one SQL statement; the datasets are tables by their names.
@@ -802,7 +803,7 @@ class Repository(RefusesFormerNames):
         `batch_id`, `batch_time` and `run` are hidden columns of each dataset, unless it has columns of
         these names: a query that names them gets them, and `SELECT *` leaves them out.
 
-        MERGE, UPDATE, DELETE, INSERT, CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE, OPTIMIZE,
+        With `write=True`, MERGE, UPDATE, DELETE, INSERT, CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE, OPTIMIZE,
         VACUUM and RESTORE are read in the dialect of Spark, and each becomes one commit of the verb
         that it stands for; docs/sql.md lists the forms. A form without a verb is refused by name,
         with what can be written instead. `VERSION AS OF` and `TIMESTAMP AS OF` behind a table make
@@ -815,7 +816,9 @@ class Repository(RefusesFormerNames):
                 and whose tasks write. None for DuckDB and this process.
             tables: Tables of Arrow, or frames, that the statement can name, by name.
             run: Name of the run, as for `Dataset.append` and the other verbs.
-            dry_run: Write nothing; return what the verb reports then.
+            write: Allow a statement that changes datasets. Otherwise only SELECT, SHOW and DESCRIBE
+                run, so that a text of somebody else can read the datasets and do nothing else.
+            dry_run: Write nothing; return what the verb reports then. Needs no `write`.
 
         Returns:
             For SELECT, SHOW and DESCRIBE an Arrow table; else the report of the verb: of MERGE a
@@ -826,7 +829,7 @@ class Repository(RefusesFormerNames):
         Raises:
             MissingDependencyError: DuckDB is not installed, and there is no session.
             InvalidInputError: It is not one statement, or one that is not supported, or the engine
-                cannot run it.
+                cannot run it. Or it changes something, and neither `write` nor `dry_run` is true.
             PredicateError: A condition or a value cannot be read; the message shows it.
             SchemaMismatchError: The rows do not fit the dataset: values are converted only where
                 they stay themselves. Or two columns of a dataset, or two fields of a record in it,
@@ -845,7 +848,7 @@ class Repository(RefusesFormerNames):
         >>> commit = repository.create("numbers", descriptor).append([{"n": n} for n in range(10)])
         >>> repository.sql("SELECT sum(n)::INT AS total FROM numbers WHERE n > 7").to_pylist()
         [{'total': 17}]
-        >>> repository.sql("UPDATE numbers SET n = n + 100 WHERE n > 7").updated_row_count
+        >>> repository.sql("UPDATE numbers SET n = n + 100 WHERE n > 7", write=True).updated_row_count
         2
         """
         from lakebed.sql import any_statement
@@ -857,6 +860,7 @@ class Repository(RefusesFormerNames):
             spark=spark,
             tables=checked_tables(tables),
             run=run,
+            may_write=write,
             is_dry_run=dry_run,
         )
         return any_statement.run(order, query)
@@ -867,7 +871,7 @@ class Repository(RefusesFormerNames):
         from lakebed.sql.lake_access import PrefixedLake, StatementOrder
 
         lake = PrefixedLake(self, prefix)
-        order = StatementOrder(lake=lake, spark=spark, tables={}, must_purge=True)
+        order = StatementOrder(lake=lake, spark=spark, tables={}, may_write=True, must_purge=True)
         result = any_statement.run(order, text)
         return summaries.as_table(result, text, prefix)
 

@@ -70,7 +70,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sql 'SELECT 1'", "lakebed sql REPOSITORY 'SELECT 1'"),
         ("sql lake", 'lakebed sql lake "SELECT …"'),
         ("sql lake/events 'SELECT * FROM events'", 'lakebed sql lake "SELECT … FROM events"'),
-        ("sql lake 'DELETE FROM events'", "lakebed sql --write"),
+        ("sql lake 'DELETE FROM events'", "on the command line --write"),
         ("sql lake 'EXPLAIN SELECT 1'", "use `explain`"),
         ("staged commit lake/events 5", "`staged list` lists the staged batches"),
         ("ingest a.csv", "--into LOCATION/NAME"),

@@ -23,14 +23,15 @@ def lake(tmp_path: Path) -> lakebed.Repository:
 def test_change_needs_the_option(cli: Any, lake: lakebed.Repository, text: str) -> None:
     error = cli.error("sql", lake.uri, text)
 
-    assert "--write is not given" in error["message"]
+    assert "write=True is not given" in error["message"]
+    assert "on the command line --write" in error["hint"]
     assert lake["events"].version == 1
 
 
 def test_change_is_one_record(cli: Any, lake: lakebed.Repository) -> None:
     text = "UPDATE events SET v = v + 1 WHERE id > 0"
 
-    dry = cli.json("sql", lake.uri, text, "--write", "--dry-run")
+    dry = cli.json("sql", lake.uri, text, "--dry-run")
     assert (dry["is_dry_run"], dry["updated_row_count"], lake["events"].version) == (True, 2, 1)
 
     done = cli.json("sql", "--write", lake.uri, text, "--run", "r")

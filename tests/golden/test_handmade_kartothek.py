@@ -194,7 +194,7 @@ def test_each_of_several_tables_is_opened_by_its_name(two_tables):
     assert "old:core" in repository
     assert "old:other" not in repository
     sql = 'SELECT t.n, c.x FROM "old:table" t JOIN "old:core" c USING (p)'
-    assert repository.sql(sql).to_pylist() == [{"n": 3, "x": "core"}]
+    assert repository.sql(sql, write=True).to_pylist() == [{"n": 3, "x": "core"}]
 
 
 def test_one_of_several_tables_must_be_named(two_tables):

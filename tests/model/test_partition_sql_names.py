@@ -41,7 +41,8 @@ def test_python_and_sql_make_the_same_partitions(text: str) -> None:
     lake = open_repository(f"memory://{uuid.uuid4().hex}")
     lake.sql(
         "CREATE TABLE t (id BIGINT, ts TIMESTAMP, `a b` TIMESTAMP, r STRUCT<ts: TIMESTAMP>) "
-        f"PARTITIONED BY ({text})"
+        f"PARTITIONED BY ({text})",
+        write=True,
     )
     assert lake["t"].descriptor.partition_by == PartitionStrategy.parse(text)
 

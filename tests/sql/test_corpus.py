@@ -220,13 +220,13 @@ def test_form_is_mapped(lake: Repository, text: str) -> None:
         lake["people"].evolve(lambda old: old.add_field("floor", "int"))
 
     if text.startswith(("SHOW", "DESC", "SELECT")):
-        assert isinstance(lake.sql(text), pa.Table)
+        assert isinstance(lake.sql(text, write=True), pa.Table)
         return
     versions = {name: lake[name].version for name in lake.list()}
-    lake.sql(text, dry_run=True)
+    lake.sql(text, dry_run=True, write=True)
     assert {name: lake[name].version for name in lake.list()} == versions
 
-    lake.sql(text)
+    lake.sql(text, write=True)
 
     after = {name: lake[name].version for name in lake.list()}
     changed = {name for name in {*after, *versions} if after.get(name) != versions.get(name)}
@@ -267,7 +267,7 @@ def test_rows_are_those_of_spark_with_delta(
                 lake["people"].rollback(version=3)
             if table == "cars" and "cars" in lake.list():
                 lake.drop("cars")
-            found = lake.sql(text)
+            found = lake.sql(text, write=True)
 
             refusals = [name for part, name in NOT_OF_DELTA.items() if part in text]
             if refusals:
@@ -284,7 +284,7 @@ def test_rows_are_those_of_spark_with_delta(
 @pytest.mark.parametrize(("text", "instead"), REFUSED)
 def test_form_is_refused_by_name(lake: Repository, text: str, instead: str) -> None:
     with pytest.raises(LakebedError) as refusal:
-        lake.sql(text)
+        lake.sql(text, write=True)
 
     assert isinstance(refusal.value, InvalidInputError | PredicateError)
     assert instead in refusal.value.hint, refusal.value
@@ -305,8 +305,8 @@ def test_form_is_refused_by_name(lake: Repository, text: str, instead: str) -> N
 )
 def test_columns_that_sql_cannot_distinguish_are_refused(lake: Repository, text: str) -> None:
     with pytest.raises(SchemaMismatchError, match="cannot distinguish"):
-        lake.sql(text)
+        lake.sql(text, write=True)
 
     assert lake.list() == ["more", "news", "people"]
     assert lake["people"].version == 3
-    lake.sql("ALTER TABLE people RENAME COLUMN name TO Name")
+    lake.sql("ALTER TABLE people RENAME COLUMN name TO Name", write=True)

@@ -38,7 +38,7 @@ MERGE = "MERGE INTO t USING u ON t.id = u.id "
 
 
 def sql(text: str) -> Callable[[Repository], object]:
-    return lambda lake: lake.sql(text, tables={"u": SOURCE})
+    return lambda lake: lake.sql(text, tables={"u": SOURCE}, write=True)
 
 
 DELETING = {
@@ -131,8 +131,8 @@ CHECKED = {
         ),
     ),
     "ADD CONSTRAINT": lambda lake, text: (
-        lake.sql("CREATE TABLE c (id BIGINT, s STRING)"),
-        lake.sql(f"ALTER TABLE c ADD CONSTRAINT c CHECK ({text})"),
+        lake.sql("CREATE TABLE c (id BIGINT, s STRING)", write=True),
+        lake.sql(f"ALTER TABLE c ADD CONSTRAINT c CHECK ({text})", write=True),
     ),
 }
 
@@ -157,13 +157,16 @@ def test_a_staged_check_takes_a_doubled_quote(lake: Repository) -> None:
 def test_a_doubled_quote_selects_files_to_compact(lake: Repository) -> None:
     lake["t"].append(ROWS)
 
-    report = lake.sql("OPTIMIZE t WHERE s = 'O''Brien' AND id = 1")
+    report = lake.sql("OPTIMIZE t WHERE s = 'O''Brien' AND id = 1", write=True)
 
     assert [partition.path for partition in report.partitions] == ["id=1"]
 
 
 def test_texts_of_a_definition_take_a_doubled_quote(lake: Repository) -> None:
-    lake.sql("CREATE TABLE d (id BIGINT COMMENT 'it''s', s STRING) TBLPROPERTIES ('a' = 'b''c')")
+    lake.sql(
+        "CREATE TABLE d (id BIGINT COMMENT 'it''s', s STRING) TBLPROPERTIES ('a' = 'b''c')",
+        write=True,
+    )
 
     assert lake["d"].descriptor.properties["a"] == "b'c"
     assert lake["d"].descriptor.schema.get("id").doc == "it's"
@@ -175,7 +178,9 @@ def test_a_query_is_of_one_dialect_whatever_tables_are_given(
 ) -> None:
     text = """SELECT "s", 7 // 2 AS n, 'a\\nb' AS b FROM t WHERE "s" = 'O''Brien'"""
 
-    assert lake.sql(text, tables=tables).to_pylist() == [{"s": NAME, "n": 3, "b": "a\\nb"}]
+    assert lake.sql(text, tables=tables, write=True).to_pylist() == [
+        {"s": NAME, "n": 3, "b": "a\\nb"}
+    ]
 
 
 def test_a_query_joins_given_tables_and_datasets(lake: Repository) -> None:
@@ -202,7 +207,7 @@ def test_a_query_at_a_version_refuses_double_quotes(lake: Repository) -> None:
 )
 def test_a_column_in_double_quotes_is_no_text_in_a_statement(lake: Repository, text: str) -> None:
     with pytest.raises(PredicateError, match="may be a text"):
-        lake.sql(text, tables={"u": SOURCE})
+        lake.sql(text, tables={"u": SOURCE}, write=True)
     with pytest.raises(PredicateError, match="may be a text"):
         lake["t"].update_rows({"s": '"id"'})
 

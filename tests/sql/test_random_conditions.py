@@ -23,10 +23,12 @@ def rows_of(lake: lakebed.Repository, condition: str) -> dict[str, object]:
         "where": lambda: sorted(dataset.where(condition).arrow(["id"])["id"].to_pylist()),
         "count": lambda: dataset.where(condition).count(),
         "DELETE": lambda: count(
-            lake.sql(f"DELETE FROM t WHERE {condition}", dry_run=True), "deleted_row_count"
+            lake.sql(f"DELETE FROM t WHERE {condition}", dry_run=True, write=True),
+            "deleted_row_count",
         ),
         "UPDATE": lambda: count(
-            lake.sql(f"UPDATE t SET i = 5 WHERE {condition}", dry_run=True), "updated_row_count"
+            lake.sql(f"UPDATE t SET i = 5 WHERE {condition}", dry_run=True, write=True),
+            "updated_row_count",
         ),
     }
     found: dict[str, object] = {}

@@ -139,7 +139,7 @@ def test_rows_are_those_of_duckdbs_merge(
     if target:
         dataset.append(before)
 
-    report = lake.sql(text, tables={"s": rows})
+    report = lake.sql(text, tables={"s": rows}, write=True)
 
     assert _counted(dataset.arrow().to_pylist()) == _counted(_by_duckdb(before, rows, text))
     assert dataset.version - bool(target) == (report.commit is not None)
@@ -177,8 +177,8 @@ def test_key_may_come_twice_unless_two_rows_change_the_same_row(
 
     if expected is None:
         with pytest.raises(DuplicateKeyError, match="would be changed by"):
-            lake.sql(text, tables={"s": rows})
+            lake.sql(text, tables={"s": rows}, write=True)
         return
-    lake.sql(text, tables={"s": rows})
+    lake.sql(text, tables={"s": rows}, write=True)
 
     assert _counted(dataset.arrow().to_pylist()) == expected

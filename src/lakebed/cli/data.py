@@ -34,9 +34,8 @@ from lakebed.cli.shared_options import (
 from lakebed.commit import Commit
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
+from lakebed.errors import DatasetNotFoundError, LakebedError
 from lakebed.model.names import split_names
-from lakebed.model.sql_heads import changes
 from lakebed.repository import Repository, open_repository
 from lakebed.sql.summaries import as_table
 from lakebed.state.committing import CommitOptions
@@ -367,11 +366,10 @@ def sql(
     """
     if query is None:
         location, query = _named_repository(location), location
-    _check_allowed(query, may_write=may_write)
     with output.progress("Running SQL"):
         try:
             lake = open_repository(location, storage_options=storage_options)
-            answer = lake.sql(query, run=run, dry_run=is_dry_run)
+            answer = lake.sql(query, run=run, write=may_write, dry_run=is_dry_run)
         except DatasetNotFoundError as exc:
             raise _naming_repository(exc, location, storage_options) from exc
     if not isinstance(answer, pa.Table):
@@ -383,20 +381,6 @@ def sql(
     output.rows(names, _plain_rows(rows.rename_columns(names)), null="null")
     if limit is None and rows.num_rows < answer.num_rows:
         output.note(f"First {shown} rows; --limit shows more, -o jsonl all.")
-
-
-def _check_allowed(query: str, *, may_write: bool) -> None:
-    """Check that a statement changes nothing, unless that is allowed.
-
-    Raises:
-        InvalidInputError: It does.
-    """
-    changing = changes(query)
-    if changing is not None and not may_write:
-        raise InvalidInputError(
-            f"{changing} may change datasets, and --write is not given.",
-            hint='Allow it: lakebed sql --write REPOSITORY "…"; --dry-run shows what would change.',
-        )
 
 
 def _named_repository(query: str) -> str:

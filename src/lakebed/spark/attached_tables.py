@@ -246,7 +246,7 @@ class AttachedTables:
                 f"{head.verb} of {head.name!r}, the view of the attached dataset {dataset!r}: "
                 "Spark only reads it.",
                 hint="Attach with sql=True to let spark.sql take the statement, or give it to "
-                "lake.sql(text, spark).",
+                "lake.sql(text, spark, write=True).",
             )
         return None
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.model.sql_dialect import parse, quoted_words
-from lakebed.model.sql_heads import FirstWords, head_of, without_texts
+from lakebed.model.sql_heads import FirstWords, changes, head_of, without_texts
 from lakebed.model.sql_predicates import check_quotes, why_unreadable
 from lakebed.sql import (
     asking,
@@ -62,6 +62,7 @@ def _run(order: StatementOrder, text: str) -> Any:
         )
     if head.name == "" and not head == FirstWords("SHOW"):
         raise _not_ours(head)
+    _check_allowed(order, text)
     if head.verb in upkeep_statements.VERBS:
         if head.name == "?":
             raise unknown_statement("SHOW")
@@ -70,6 +71,21 @@ def _run(order: StatementOrder, text: str) -> Any:
     if any(quoted_words(text)) and order.lake.exists(head.name):
         check_quotes(text, order.lake.open(head.name).descriptor.column_types)
     return _changed(order, tree, head)
+
+
+def _check_allowed(order: StatementOrder, text: str) -> None:
+    """Check that a statement changes nothing, unless that is allowed.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    verb = changes(text)
+    if verb is not None and not (order.may_write or order.is_dry_run):
+        raise InvalidInputError(
+            f"{verb} may change datasets, and write=True is not given.",
+            hint="Allow it: lake.sql(…, write=True), on the command line --write. With dry_run=True, "
+            "or --dry-run, it shows what would change.",
+        )
 
 
 def _not_ours(head: FirstWords) -> InvalidInputError:

@@ -68,6 +68,7 @@ class StatementOrder:
         spark: The session that reads sources and writes; None for this process.
         tables: Arrow tables that a statement may name.
         run: Name of the run.
+        may_write: Whether a statement may change datasets.
         is_dry_run: Whether nothing is written.
         must_purge: Whether DROP TABLE is refused without PURGE: in Spark it leaves the rows of a
             table that lies elsewhere.
@@ -77,6 +78,7 @@ class StatementOrder:
     spark: SparkSession | None = None
     tables: Mapping[str, Any]
     run: str | None = None
+    may_write: bool = False
     is_dry_run: bool = False
     must_purge: bool = False
 
