@@ -144,8 +144,8 @@ def test_value_that_does_not_fit_is_refused_on_each_door(
         "pandas": lambda: dataset.append(pd.DataFrame(wide)),
         "polars": lambda: dataset.append(pl.DataFrame(wide, strict=False)),
         "update_rows": lambda: dataset.where("id = 1").update_rows({"b": str(value)}),
-        "insert": lambda: repository.sql(f"INSERT INTO d (id, b) VALUES (7, {value})"),
-        "update": lambda: repository.sql(f"UPDATE d SET b = {value} WHERE id = 1"),
+        "insert": lambda: repository.sql(f"INSERT INTO d (id, b) VALUES (7, {value})", write=True),
+        "update": lambda: repository.sql(f"UPDATE d SET b = {value} WHERE id = 1", write=True),
         "json": lambda: dataset.load(file, options=strict),
         "csv": lambda: dataset.load(texts, options=strict),
     }
@@ -285,11 +285,12 @@ def test_sql_names_the_types() -> None:
     repository = lakebed.open_repository(f"memory://{uuid.uuid4().hex}")
     repository.sql(
         "CREATE TABLE t (b TINYINT NOT NULL, s SMALLINT DEFAULT 7, l ARRAY<TINYINT>, "
-        "m MAP<TINYINT, SMALLINT>)"
+        "m MAP<TINYINT, SMALLINT>)",
+        write=True,
     )
-    repository.sql("ALTER TABLE t ADD CONSTRAINT positive CHECK (b > 0)")
-    repository.sql("INSERT INTO t VALUES (5, 6, array(1, 2), map(1, 2))")
-    repository.sql("INSERT INTO t (b) VALUES (6)")
+    repository.sql("ALTER TABLE t ADD CONSTRAINT positive CHECK (b > 0)", write=True)
+    repository.sql("INSERT INTO t VALUES (5, 6, array(1, 2), map(1, 2))", write=True)
+    repository.sql("INSERT INTO t (b) VALUES (6)", write=True)
 
     assert [str(field.type) for field in repository["t"].schema] == [
         "tinyint",
@@ -308,9 +309,9 @@ def test_sql_names_the_types() -> None:
         "ALTER TABLE t ALTER COLUMN s SET DEFAULT 40000",
     ):
         with pytest.raises(InvalidInputError):
-            repository.sql(wrong)
+            repository.sql(wrong, write=True)
 
-    repository.sql("ALTER TABLE t ALTER COLUMN b TYPE SMALLINT")
+    repository.sql("ALTER TABLE t ALTER COLUMN b TYPE SMALLINT", write=True)
     assert repository["t"].schema.get("b").type == SMALLINT
 
 

@@ -122,7 +122,7 @@ def test_value_that_does_not_fit_is_refused(
         "WHEN MATCHED THEN UPDATE SET b = n.b",
     ):
         with pytest.raises((LakebedError, PySparkException)):
-            lake.sql(statement, spark=spark)
+            lake.sql(statement, spark=spark, write=True)
 
     assert comparable(dataset.arrow()) == comparable(PLAIN)
 
@@ -158,10 +158,10 @@ def test_update_computes_as_spark_or_is_refused(
     dataset = create(lake, PLAIN)
     dataset.append(PLAIN)
 
-    lake.sql("UPDATE d SET s = CAST(b AS SMALLINT) WHERE id = 1", spark=spark)
-    lake.sql("UPDATE d SET b = b - 1 WHERE id = 1", spark=spark)
+    lake.sql("UPDATE d SET s = CAST(b AS SMALLINT) WHERE id = 1", spark=spark, write=True)
+    lake.sql("UPDATE d SET b = b - 1 WHERE id = 1", spark=spark, write=True)
     with pytest.raises(LakebedError, match="TINYINT, which may overflow"):
-        lake.sql("UPDATE d SET s = b + b", spark=spark)
+        lake.sql("UPDATE d SET s = b + b", spark=spark, write=True)
 
     assert dataset.where("id = 1").arrow().to_pylist() == [{"id": 1, "b": 126, "s": 127}]
 
