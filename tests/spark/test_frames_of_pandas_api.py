@@ -30,7 +30,7 @@ def as_upsert(lake: lakebed.Repository, rows: Any) -> object:
 
 
 def as_insert(lake: lakebed.Repository, rows: Any) -> object:
-    return lake.sql("CREATE TABLE t AS SELECT * FROM s", tables={"s": rows})
+    return lake.sql("CREATE TABLE t AS SELECT * FROM s", tables={"s": rows}, write=True)
 
 
 DOORS: dict[str, Callable[[lakebed.Repository, Any], object]] = {

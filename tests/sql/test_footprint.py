@@ -26,7 +26,7 @@ def test_footprint_is_right_after_every_change(tmp_path: Path, file_format: str)
     lake = lakebed.open_repository(tmp_path)
 
     for dataset, runs in changed_datasets(lake, file_format=file_format):
-        rows = [tuple(row.values()) for row in lake.sql(NATIVE).to_pylist()]
+        rows = [tuple(row.values()) for row in lake.sql(NATIVE, write=True).to_pylist()]
         assert sorted(rows, key=lambda row: row[0]) == expected_footprints(dataset, runs)
 
 
@@ -55,7 +55,7 @@ def test_footprint_is_right_after_every_change(tmp_path: Path, file_format: str)
 def test_named_columns_are_there_and_a_star_shows_none(
     lake: lakebed.Repository, query: str, columns: list[str], count: int
 ) -> None:
-    answer = lake.sql(query)
+    answer = lake.sql(query, write=True)
 
     assert answer.column_names == columns
     assert answer.num_rows == count
@@ -64,7 +64,7 @@ def test_named_columns_are_there_and_a_star_shows_none(
 def test_column_of_the_dataset_keeps_its_name_and_values(lake: lakebed.Repository) -> None:
     query = "SELECT own.run AS own, t.run AS hidden FROM own JOIN t USING (n) ORDER BY n"
 
-    assert lake.sql(query).to_pylist() == [
+    assert lake.sql(query, write=True).to_pylist() == [
         {"own": 7, "hidden": "first"},
         {"own": 8, "hidden": "first"},
     ]
@@ -75,7 +75,7 @@ def test_name_of_an_outer_query_is_not_captured(lake: lakebed.Repository) -> Non
         "SELECT n, batch_id FROM own WHERE EXISTS (SELECT 1 FROM t WHERE t.n = own.n AND run = 7)"
     )
 
-    assert lake.sql(query)["n"].to_pylist() == [1]
+    assert lake.sql(query, write=True)["n"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_name_of_an_outer_query_is_not_captured(lake: lakebed.Repository) -> Non
 )
 def test_what_would_show_them_all_the_same_is_refused(lake: lakebed.Repository, query: str) -> None:
     with pytest.raises(InvalidInputError, match="hidden columns batch_id, batch_time, run"):
-        lake.sql(query)
+        lake.sql(query, write=True)
 
 
 def test_wrong_name_beside_one_is_told(lake: lakebed.Repository) -> None:
@@ -101,16 +101,17 @@ def test_given_reader_is_read_once(lake: lakebed.Repository) -> None:
     reader = pa.table({"n": [1, 3]}).to_reader()
     query = "SELECT s.n, run FROM s JOIN t USING (n) ORDER BY s.n"
 
-    answer = lake.sql(query, tables={"s": reader})
+    answer = lake.sql(query, tables={"s": reader}, write=True)
 
     assert answer.to_pylist() == [{"n": 1, "run": "first"}, {"n": 3, "run": None}]
 
 
 def test_statement_reads_them_in_its_query(lake: lakebed.Repository) -> None:
-    lake.sql("CREATE TABLE log AS SELECT n, run FROM t")
+    lake.sql("CREATE TABLE log AS SELECT n, run FROM t", write=True)
     lake.sql(
         "MERGE INTO log USING (SELECT n, batch_id FROM t) s ON log.n = s.n "
-        "WHEN MATCHED AND s.batch_id > 0 THEN UPDATE SET run = 'seen'"
+        "WHEN MATCHED AND s.batch_id > 0 THEN UPDATE SET run = 'seen'",
+        write=True,
     )
 
     assert lake.sql("FROM log ORDER BY n").to_pylist() == [

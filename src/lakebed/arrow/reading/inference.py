@@ -129,12 +129,6 @@ def infer_schema(
         on_progress=on_progress,
     )
     schema, nulls = inspection.schema, inspection.nulls
-    if len(schema.names) > MOST_COLUMNS:
-        raise SchemaMismatchError(
-            f"The files have {len(schema.names):,} fields; at most {MOST_COLUMNS:,} are inferred.",
-            hint="Give a schema with the fields that you need, and leave the others out by "
-            "unknown='ignore'.",
-        )
     for required in require:
         if required not in schema:
             raise SchemaMismatchError(
@@ -240,6 +234,13 @@ def inspect_files(
         for name, text in file.levels.items()
         if text is None
     }
+    names = inspection.schema.names
+    if len(names) > MOST_COLUMNS:
+        raise SchemaMismatchError(
+            f"The files have {len(names):,} fields; at most {MOST_COLUMNS:,} are inferred.",
+            hint="Give a schema with the fields that you need, and leave the others out by "
+            "unknown='ignore'.",
+        )
     return replace(
         inspection,
         schema=with_level_fields(inspection.schema, files),
