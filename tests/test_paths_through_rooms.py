@@ -17,8 +17,8 @@ from lakebed import Dataset
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("v", pa.float64())])
 # Among them `lakebed.index.paged_root`, whose streams of Arrow are those of all segments of an
 # index, and in a merge `lakebed.common.decoding`, without which threads crash.
-MOST_OF_AN_APPEND = 63
-MOST_OF_A_MERGE = 90
+MOST_OF_AN_APPEND = 64
+MOST_OF_A_MERGE = 91
 OF_A_TREE = 14 if ON_TREES else 0
 
 

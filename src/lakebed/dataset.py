@@ -29,7 +29,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.drift import Types, Unknown
+from lakebed.model.drift import Types, UnknownColumns
 from lakebed.model.moments import to_moment
 from lakebed.model.predicate import TRUE
 from lakebed.model.retention import facts_of_retention
@@ -738,7 +738,7 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[False] = False,
@@ -751,7 +751,7 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[True],
@@ -763,7 +763,7 @@ class Dataset(View):
         view: View | None = None,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
@@ -818,7 +818,7 @@ class Dataset(View):
         *,
         partitions: bool = False,
         replace_all: bool = False,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,

@@ -29,7 +29,7 @@ from lakebed.errors import (
     noting,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.drift import Types, Unknown, check_drift
+from lakebed.model.drift import Types, UnknownColumns, check_drift
 from lakebed.model.keys import BATCH_ID, BatchIds
 from lakebed.model.layout import Folder, schema_key
 from lakebed.model.lineage import Lineage
@@ -265,7 +265,7 @@ class Repository(RefusesFormerNames):
         index: Iterable[str] | str | None = None,
         run: str | None = None,
         replace_all: bool = False,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
     ) -> Commit:
         """Add rows to a dataset, or with `run` replace all rows that this run wrote before.

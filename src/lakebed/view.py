@@ -21,7 +21,7 @@ from lakebed.errors import (
     PredicateError,
     ReadOnlyError,
 )
-from lakebed.model.drift import Types, Unknown, check_drift, grown
+from lakebed.model.drift import Types, UnknownColumns, check_drift, grown
 from lakebed.model.merging import (
     IfMatched,
     IfMissing,
@@ -424,7 +424,7 @@ class View(Readable):
         run: str | None = None,
         *,
         if_not_empty: Literal["append", "error"] = "append",
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
@@ -506,7 +506,7 @@ class View(Readable):
             )
         return Nothing()
 
-    def _fitted(self, data: object, unknown: Unknown, types: Types) -> object:
+    def _fitted(self, data: object, unknown: UnknownColumns, types: Types) -> object:
         """Let the schema grow for some data as far as the settings allow; return the rows to write.
 
         The fields are added to the schema that is current, also if other writers change it
@@ -522,7 +522,7 @@ class View(Readable):
             self._grow(given, unknown, types)
         return rows
 
-    def _grow(self, given: Schema, unknown: Unknown, types: Types) -> None:
+    def _grow(self, given: Schema, unknown: UnknownColumns, types: Types) -> None:
         """Let the schema grow for data of some fields as far as the settings allow."""
         from lakebed.arrow.conform import check_columns, check_types
 
@@ -597,7 +597,7 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[False] = False,
@@ -609,7 +609,7 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: Literal[True],
@@ -620,7 +620,7 @@ class View(Readable):
         data: object,
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         dry_run: bool = False,
@@ -662,7 +662,7 @@ class View(Readable):
         self,
         data: object,
         scope: Callable[[State], Scope] | None,
-        unknown: Unknown,
+        unknown: UnknownColumns,
         types: Types,
     ) -> Replacement:
         if check_drift(unknown, types):
@@ -782,7 +782,7 @@ class View(Readable):
         missing_update: Mapping[str, object] | None = None,
         missing_where: str | None = None,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,
@@ -907,7 +907,7 @@ class View(Readable):
         on: str | Sequence[str],
         *,
         run: str | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         spark: SparkSession | Literal[True] | None = None,

@@ -12,7 +12,7 @@ from lakebed.arrow.partitioning import admitted_values
 from lakebed.commit import Commit
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.drift import Types, Unknown, check_drift
+from lakebed.model.drift import Types, UnknownColumns, check_drift
 from lakebed.model.predicate import TRUE, Predicate, bind
 from lakebed.model.sql_predicates import Parameters
 from lakebed.plan.search import plan
@@ -119,7 +119,7 @@ class DatasetTransaction(View):
         )
 
     def append(  # type: ignore[override]  # there is no commit yet
-        self, data: object, *, unknown: Unknown = "reject", types: Types = "strict"
+        self, data: object, *, unknown: UnknownColumns = "reject", types: Types = "strict"
     ) -> None:
         """Append rows. Raises as `Dataset.append` does; then this call has written nothing.
 
@@ -139,7 +139,7 @@ class DatasetTransaction(View):
         data: object,
         view: View | None = None,
         *,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
     ) -> None:
         """Replace every partition that the data touches, or a whole view.
@@ -330,7 +330,7 @@ def _joined(scopes: Sequence[Scope]) -> Scope:
     return parts[0] if parts else Nothing()
 
 
-def _check_schema_stays(unknown: Unknown, types: Types) -> None:
+def _check_schema_stays(unknown: UnknownColumns, types: Types) -> None:
     if check_drift(unknown, types):
         raise InvalidInputError(
             f"A transaction has the schema of its start: unknown={unknown!r} and types={types!r} "

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakebed.cli.shared_options import Verb
 from lakebed.errors import InvalidInputError
 from lakebed.model.names import nearest
 
 if TYPE_CHECKING:
     from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
 
-Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 _WRITTEN = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 _LISTS = frozenset({"nulls", "texts"})
@@ -76,7 +76,7 @@ def takes_notation(function: Verb) -> Verb:
 
     for option in reversed(_OPTIONS):
         run = option(run)
-    return run  # type: ignore[return-value]  # of the same form for click
+    return run
 
 
 def _read_delimiter(

@@ -16,7 +16,7 @@ from lakebed.arrow.kernel import WriteOptions as FileOptions
 from lakebed.common.redaction import StorageOptions
 from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
-from lakebed.model.drift import Types, Unknown
+from lakebed.model.drift import Types, UnknownColumns
 from lakebed.model.moments import to_moment
 from lakebed.model.names import nearest, split_names
 from lakebed.model.uri import KINDS, Address, parse_uri
@@ -385,7 +385,7 @@ class SaveOptions:
     replace_where: str | None = None
     run: str | None = None
     replaces_all: bool = False
-    unknown: Unknown = "reject"
+    unknown: UnknownColumns = "reject"
     types: Types = "strict"
     base: int | None = None
     is_staged: bool = False
@@ -430,7 +430,9 @@ class SaveOptions:
             replace_where=texts.text("replaceWhere"),
             run=texts.text("run"),
             replaces_all=texts.flag("replaceAll") or False,
-            unknown="keep" if texts.choice("unknown", get_args(Unknown)) == "keep" else "reject",
+            unknown="keep"
+            if texts.choice("unknown", get_args(UnknownColumns)) == "keep"
+            else "reject",
             types="widen" if texts.choice("types", get_args(Types)) == "widen" else "strict",
             base=texts.whole_number("base", "expectedVersion"),
             is_staged=texts.flag("staged") or False,

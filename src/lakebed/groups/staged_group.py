@@ -10,7 +10,7 @@ from lakebed.common.items import Items
 from lakebed.dataset import Dataset, scope_of_run
 from lakebed.errors import InvalidInputError
 from lakebed.groups.dataset_group import FormerMethod
-from lakebed.model.drift import Types, Unknown
+from lakebed.model.drift import Types, UnknownColumns
 from lakebed.state.scope import Nothing, Scope
 from lakebed.view import Base, View
 
@@ -32,7 +32,7 @@ class StagedGroup(FormerMethod):
         partitions: bool = False,
         replace_all: bool = False,
         view: View | None = None,
-        unknown: Unknown = "reject",
+        unknown: UnknownColumns = "reject",
         types: Types = "strict",
         base: Base | None = None,
         lease: str | dt.timedelta = "7d",

@@ -20,7 +20,7 @@ from lakebed.model.schema import (
     Type,
 )
 
-Unknown = Literal["reject", "keep"]
+UnknownColumns = Literal["reject", "keep"]
 """Handling of columns that a dataset lacks: refuse the data, or add them as nullable fields."""
 Types = Literal["strict", "widen"]
 """Handling of wider types: refuse the data, or widen the fields where every value stays itself."""
@@ -42,7 +42,7 @@ def check_drift(unknown: object, types: object) -> bool:
     return unknown == "keep" or types == "widen"
 
 
-def grown(declared: Schema, given: Schema, unknown: Unknown, types: Types) -> Schema:
+def grown(declared: Schema, given: Schema, unknown: UnknownColumns, types: Types) -> Schema:
     """Return a schema that takes data of another one, as far as the settings allow.
 
     What does not fit stays as it is declared, so that the write names it.
@@ -59,7 +59,7 @@ def grown(declared: Schema, given: Schema, unknown: Unknown, types: Types) -> Sc
 
 
 def _grown_struct(
-    declared: Struct, given: Sequence[Field], unknown: Unknown, types: Types
+    declared: Struct, given: Sequence[Field], unknown: UnknownColumns, types: Types
 ) -> Struct:
     by_name = {field.name: field for field in given}
     fields = []
@@ -79,7 +79,7 @@ def _grown_struct(
     return replace(declared, fields=tuple(fields))
 
 
-def _grown_type(declared: Type, given: Type, unknown: Unknown, types: Types) -> Type:
+def _grown_type(declared: Type, given: Type, unknown: UnknownColumns, types: Types) -> Type:
     if declared == given:
         return declared
     match declared, given:

@@ -59,7 +59,7 @@ class _Found:
         window: Lines of the table `[ingest]`, for an archive or a table.
         schema: Schema that the rows fit.
         described: Description of the source, in words.
-        inspection: What was seen in raw files; None for a table.
+        inspection: The look at raw files: their notation and fields; None for a table.
     """
 
     source: Sequence[str]

@@ -16,7 +16,7 @@ from lakebed.arrow.reading.texts import (
     MAX_EXACT,
     NOTATIONS,
     PLAIN,
-    Notation,
+    NumberNotation,
     formats_of_date,
     has_zone,
     kind_of_number,
@@ -46,7 +46,7 @@ class _Numbers:
     is_exact: bool = True
     is_proven: bool = False
 
-    def add(self, kind: Kind, text: str, notation: Notation) -> None:
+    def add(self, kind: Kind, text: str, notation: NumberNotation) -> None:
         self.kinds.add(kind)
         if (
             kind is Kind.LONG
@@ -139,7 +139,7 @@ class TextColumn:
                 self._days.add(stripped[:10])
             self._local_count += count * (kind is Kind.TIMESTAMP and not has_zone(stripped))
 
-    def kind(self, notation: Notation = PLAIN) -> Kind:
+    def kind(self, notation: NumberNotation = PLAIN) -> Kind:
         """Return the type of the column, with numbers of a notation."""
         kinds = frozenset(self._kinds)
         if notation in self._numbers and kinds:
@@ -150,7 +150,7 @@ class TextColumn:
             return Kind.TIMESTAMP
         return self._kind_of_dates() or Kind.STRING
 
-    def proves(self, notation: Notation) -> bool:
+    def proves(self, notation: NumberNotation) -> bool:
         """Return whether the column has numbers of this notation, and of no other one."""
         return (
             self.kind() is Kind.STRING
@@ -224,7 +224,7 @@ class TextColumn:
 _LARGE = frozenset({13})  # digits of milliseconds since 1970 of today
 
 
-def choose_notation(columns: Sequence[TextColumn]) -> Notation:
+def choose_notation(columns: Sequence[TextColumn]) -> NumberNotation:
     """Return the notation that makes the most columns numbers, if one of them proves it."""
     best, most = PLAIN, sum(column.kind() in _NUMBERS for column in columns)
     for notation in NOTATIONS[1:]:

@@ -152,7 +152,7 @@ class _ReadBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """What Arrow has read of some bytes.
+    """Rows that Arrow has read of some bytes.
 
     Attributes:
         rows: Rows for the dataset.

@@ -40,7 +40,7 @@ from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.lines import adapted
 from lakebed.arrow.reading.rows import as_written
 from lakebed.arrow.reading.sniffing import Recognized, recognize
-from lakebed.arrow.reading.texts import DATE_FORMATS, MAX_EXACT, NULL_WORDS, PLAIN, Notation
+from lakebed.arrow.reading.texts import DATE_FORMATS, MAX_EXACT, NULL_WORDS, PLAIN, NumberNotation
 from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted, shown
@@ -450,7 +450,7 @@ def _described(
     columns: Mapping[str, TextColumn], cells: Mapping[str, str], look: _Look
 ) -> Inspection:
     """Return what columns of CSV hold, and their notation with what was found in it."""
-    notation: Notation = (look.csv.decimal, look.csv.thousands)
+    notation: NumberNotation = (look.csv.decimal, look.csv.thousands)
     if not {"decimal", "thousands"}.intersection(look.given) and notation == PLAIN:
         notation = choose_notation(list(columns.values()))
     kinds = {name: column.kind(notation) for name, column in columns.items()}

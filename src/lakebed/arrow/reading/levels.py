@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from lakebed.errors import InvalidInputError
 from lakebed.model.keys import BATCH_ID, NULL_VALUE
 
-Levels = dict[str, str | None]
+FolderLevels = dict[str, str | None]
 """Texts of the levels above a file, by name; None for null."""
 
 AS_FOLDERS = (
@@ -30,7 +30,7 @@ def is_hidden(name: str) -> bool:
     )
 
 
-def levels_of(location: str, base: str) -> Levels:
+def levels_of(location: str, base: str) -> FolderLevels:
     """Return the levels above a file.
 
     Args:
@@ -47,7 +47,7 @@ def levels_of(location: str, base: str) -> Levels:
     folders, first = _folders(location), len(_parts(base))
     while first and _is_level(folders[first - 1]):
         first -= 1
-    levels: Levels = {}
+    levels: FolderLevels = {}
     for folder in filter(_is_level, folders[first:]):
         raw_name, _, raw_value = folder.partition("=")
         try:

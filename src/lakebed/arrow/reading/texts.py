@@ -94,12 +94,12 @@ NULL_WORDS = frozenset(
     }
 )
 
-Notation = tuple[str, str]
+NumberNotation = tuple[str, str]
 """The decimal separator of numbers, and that of their groups of three digits."""
 
-PLAIN: Notation = (".", "")
+PLAIN: NumberNotation = (".", "")
 # In the order of preference, where numbers fit several of them.
-NOTATIONS: tuple[Notation, ...] = (
+NOTATIONS: tuple[NumberNotation, ...] = (
     PLAIN,
     (".", ","),
     (",", ""),
@@ -118,7 +118,7 @@ _GROUPED = {
 _FORMED = re.compile(r"-?[0-9][0-9.,' ]*")
 
 
-def kind_of_number(text: str, notation: Notation) -> Kind:
+def kind_of_number(text: str, notation: NumberNotation) -> Kind:
     """Return the type of a number in a notation; text if it is none.
 
     >>> str(kind_of_number("1.234,5", (",", "."))), str(kind_of_number("1,5", (".", ",")))
@@ -135,7 +135,7 @@ def kind_of_number(text: str, notation: Notation) -> Kind:
     return kind if kind in (Kind.LONG, Kind.DOUBLE) else Kind.STRING
 
 
-def needs_notation(text: str, notation: Notation) -> bool:
+def needs_notation(text: str, notation: NumberNotation) -> bool:
     """Return whether a number proves a notation: no other one gives it a meaning.
 
     >>> needs_notation("1,234", (".", ",")), needs_notation("1,234,567", (".", ","))
@@ -148,7 +148,7 @@ def needs_notation(text: str, notation: Notation) -> bool:
     )
 
 
-def _includes(notation: Notation, other: Notation) -> bool:
+def _includes(notation: NumberNotation, other: NumberNotation) -> bool:
     """Return whether two notations differ in groups alone, so that they do not contradict."""
     return notation[0] == other[0]
 
