@@ -32,7 +32,7 @@ from lakebed.archive.notifications import ingest_message, ingest_url
 from lakebed.archive.query import ArchiveQuery
 from lakebed.archive.retraction import find_retraction, key_of_retraction
 from lakebed.arrow.kernel import BatchTarget
-from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
 from lakebed.arrow.reading.files import FileFormat, RawFile
 from lakebed.arrow.reading.sift import Job, census_of, sift
 from lakebed.arrow.workers import Threads
@@ -564,6 +564,7 @@ def _load(
             target=BatchTarget(dataset="d", batch_id=1, descriptor=descriptor),
             format=format,
             csv=csv,
+            json=JsonOptions(),
             unknown=unknown,  # type: ignore[arg-type]  # each of them is one
             rejects_files=True,
         )

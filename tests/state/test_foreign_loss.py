@@ -51,7 +51,7 @@ def test_no_commit_takes_the_loss_of_all_files_over(
     with pytest.raises(CommitConflictError, match="removed all 2 files") as caught:
         write(dataset)
 
-    assert "rollback(version=2)" in caught.value.hint
+    assert "rollback to version 2" in caught.value.hint
     assert [entry.operation for entry in dataset.history()] == ["create", "append", "append"]
 
 

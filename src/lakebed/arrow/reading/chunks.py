@@ -17,7 +17,7 @@ from lakebed.errors import InvalidInputError, SchemaMismatchError
 _LINES_PER_CHUNK = 1_024
 _CHUNK_BYTES = 4 * 2**20
 _BOM = b"\xef\xbb\xbf"
-_BLANK = b" \t\n\r\x0b\f\x00"
+_BLANK = b" \t\n\r\x0b\f"
 _LOOK = "Look at the file."
 
 
