@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from table_doors import DELTA, ICEBERG
 
 import lakebed
-from lakebed import by
+from lakebed import CsvOptions, by
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.names import check_partition_name, find_alike
 from lakebed.model.partition import PartitionStrategy
@@ -149,8 +149,10 @@ def test_names_of_a_csv_header_are_the_names_of_columns(drawn: list[str]) -> Non
         path = f"{folder}/rows.csv"
         with open(path, "w", newline="", encoding="utf-8") as file:  # noqa: PTH123 - csv's way
             csv.writer(file).writerows([drawn, [1, 2, 3]])
-        table = repository.create("t", lakebed.DatasetDescriptor(schema=lakebed.infer_schema(path)))
-        table.load(path)
+        table = repository.create(
+            "t", lakebed.DatasetDescriptor(schema=lakebed.infer_schema(path, csv=CsvOptions()))
+        )
+        table.load(path, options=LoadOptions(csv=CsvOptions()))
 
     assert table.arrow().to_pylist() == [dict(zip(drawn, [1, 2, 3], strict=True))]
 

@@ -280,19 +280,19 @@ def test_export_tells_of_rows(lake: Lake) -> None:
 
 def test_rows_of_a_large_file_are_told_before_its_end(lake: Lake) -> None:
     path, told = lake.root / "large.csv", list[lakebed.Progress]()
-    path.write_text("channel,n\n" + "beta,1\n" * 350_000, encoding="utf-8")
+    path.write_text("channel,n\n" + "beta,1\n" * 3_500_000, encoding="utf-8")
 
     lake.channels.load(str(path), on_progress=told.append)
 
     within = [progress.row_count for progress in told if progress.file_count == 0]
     assert len(within) >= 3
     assert within[1:] == sorted(set(within[1:]))
-    assert [(progress.file_count, progress.row_count) for progress in told][-1] == (1, 350_000)
+    assert [(progress.file_count, progress.row_count) for progress in told][-1] == (1, 3_500_000)
 
 
 def test_bytes_of_a_large_file_are_told_before_its_end(lake: Lake) -> None:
     path, told = lake.root / "large.csv", list[lakebed.Progress]()
-    path.write_text("channel,n\n" + "beta,1\n" * 350_000, encoding="utf-8")
+    path.write_text("channel,n\n" + "beta,1\n" * 3_500_000, encoding="utf-8")
 
     lake.channels.load(str(path), on_progress=told.append)
 

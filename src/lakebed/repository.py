@@ -40,7 +40,6 @@ from lakebed.model.predicate import TRUE
 from lakebed.model.renaming import with_stored_names, without_stored_names
 from lakebed.model.table_signs import TableFormat
 from lakebed.model.uri import parse_constraints, parse_uri
-from lakebed.spark.task_workers import workers_for
 from lakebed.state import history, reservation, schema_file
 from lakebed.state.creation import check_place, create, first_state, is_of_a_namesake
 from lakebed.state.head import HeadFormat
@@ -602,6 +601,8 @@ class Repository(RefusesFormerNames):
         check_plain(self._store, name, self._opened, known)
         workers = None
         if spark is not None:
+            from lakebed.spark.task_workers import workers_for
+
             workers = workers_for(spark, self._store, threads=1, purpose=f"adopt {name}")
         if delta:
             return trees.log_tables.find_delta(

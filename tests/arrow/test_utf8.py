@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
+from lakebed import CsvOptions, JsonOptions, LoadOptions
 from lakebed.arrow.utf8 import check_texts
 from lakebed.errors import LakebedError, PartitionSpecError, SchemaMismatchError
 from lakebed.model.partition import PartitionStrategy
@@ -131,7 +132,8 @@ def test_a_raw_file_loses_only_the_row_that_has_it(tmp_path, name):
     schema = pa.schema({"id": pa.int64(), "s": pa.string()})
     dataset = lakebed.open_repository(tmp_path / "lake").create("t", schema)
 
-    report = dataset.load(folder / name, quarantine="bad")
+    notation = LoadOptions(csv=CsvOptions(), json=JsonOptions())  # else an encoding is looked for
+    report = dataset.load(folder / name, quarantine="bad", options=notation)
 
     assert report.rejected_count == 1
     assert dataset.arrow(columns=["id"]).to_pylist() == [{"id": 1}]

@@ -604,7 +604,7 @@ def test_a_file_that_is_a_link_stands_for_its_name(tmp_path) -> None:
         (tmp_path / f"version-{number}").write_text(f'{{"n": {number}}}\n')
         os.utime(tmp_path / f"version-{number}", (number, number))
     link = tmp_path / "in/a.jsonl"
-    ingest = numbers_of(tmp_path, tmp_path / "in")
+    ingest = numbers_of(tmp_path, link)
     for number in (1, 2):
         link.unlink(missing_ok=True)
         link.symlink_to(tmp_path / f"version-{number}")

@@ -290,7 +290,8 @@ def test_insert_by_position_by_list_and_by_name(lake: Repository) -> None:
     )
     lake.sql("INSERT INTO flights BY NAME SELECT 'UA' AS carrier, 8 AS id", write=True)
     lake.sql(
-        "WITH q AS (SELECT 9 AS id, 'UA' AS c) INSERT INTO flights (id, carrier) SELECT * FROM q"
+        "WITH q AS (SELECT 9 AS id, 'UA' AS c) INSERT INTO flights (id, carrier) SELECT * FROM q",
+        write=True,
     )
     lake.sql(
         "INSERT INTO flights TABLE more",
@@ -496,7 +497,8 @@ def test_words_in_texts_and_comments_are_not_words_of_the_statement(lake: Reposi
 
     lake.sql("UPDATE flights SET carrier = 'replace on' WHERE id = 1", write=True)
     lake.sql(
-        "WITH q AS (SELECT ')' AS x) /* of q */ INSERT INTO flights (id, carrier) SELECT 9, x FROM q"
+        "WITH q AS (SELECT ')' AS x) /* of q */ INSERT INTO flights (id, carrier) SELECT 9, x FROM q",
+        write=True,
     )
     found = lake["flights"].where("id IN (1, 9)").arrow(["carrier"]).to_pylist()
     assert sorted(row["carrier"] for row in found) == [")", "replace on"]
@@ -705,7 +707,7 @@ def test_a_text_sets_a_date_or_a_time_alike_in_each_statement(verb: str) -> None
     values = "d = '2024-06-01', at = '2024-06-01 12:00:00-04:00', wall = '2024-06-01 12:00:00'"
     head = "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE"
 
-    lake.sql(f"{head if verb == 'MERGE' else 'UPDATE t'} SET {values}")
+    lake.sql(f"{head if verb == 'MERGE' else 'UPDATE t'} SET {values}", write=True)
 
     (row,) = lake["t"].arrow().to_pylist()
     noon = dt.datetime(2024, 6, 1, 12)

@@ -343,13 +343,6 @@ MOMENTS = [
     dt.datetime(1, 1, 1),
     dt.datetime(9999, 12, 31),
 ]
-CLOCKS = {
-    "top": pa.array(MOMENTS, pa.timestamp("us")),
-    "milliseconds": pa.array([dt.datetime(2020, 1, 1)] * 3, pa.timestamp("ms")),
-    "struct": pa.array([{"at": one} for one in MOMENTS], pa.struct([("at", pa.timestamp("us"))])),
-    "list": pa.array([MOMENTS, [], None], pa.list_(pa.timestamp("us"))),
-    "map": pa.array([[("a", one)] for one in MOMENTS], pa.map_(pa.string(), pa.timestamp("us"))),
-}
 
 
 def rewritten(home: Path, rows: pa.Table) -> None:
@@ -364,44 +357,8 @@ def rewritten(home: Path, rows: pa.Table) -> None:
     log.write_text("\n".join(map(json.dumps, actions)))
 
 
-def as_instants(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC")
-    if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(as_instants(one.type)) for one in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, as_instants(kind.item_type))
-    return pa.list_(as_instants(kind.value_type))
-
-
-@pytest.mark.parametrize("shape", CLOCKS)
-def test_instants_that_files_hold_without_a_zone_are_those_of_delta(wh, lake, shape):
-    clocks = pa.table({"c": CLOCKS[shape], "n": [1, 2, 3]})
-    instants = pa.schema([("c", as_instants(CLOCKS[shape].type)), ("n", pa.int64())])
-    write_deltalake(wh / "two", clocks.cast(instants))
-    rewritten(wh / "two", clocks)
-
-    adopted = lake.adopt("two", delta=True)
-
-    assert adopted.arrow().sort_by("n") == clocks.cast(instants)
-    assert adopted.arrow() == DeltaTable(wh / "two").to_pyarrow_table().cast(adopted.arrow().schema)
-    if shape == "top":
-        for condition, count in {
-            "c > '2020-01-01T12:30:05Z'": 2,
-            "c <= '2020-01-01T13:30:05+01:00'": 1,
-            "c = '0001-01-01'": 1,
-        }.items():
-            assert adopted.where(condition).count() == count
-            assert adopted.where(condition).arrow(columns=["c"]).num_rows == count
-            assert lake.sql(f"SELECT n FROM two WHERE {condition}").num_rows == count
-    adopted.append(adopted.arrow())
-    adopted.compact(gather=True)
-    assert adopted.count() == 6
-    assert [one for one in adopted.check(deep=True).findings if one.severity != "note"] == []
-
-
 def test_clocks_that_files_hold_with_a_zone_are_refused(wh, lake):
-    clocks = pa.table({"c": CLOCKS["top"]})
+    clocks = pa.table({"c": pa.array(MOMENTS, pa.timestamp("us"))})
     write_deltalake(wh / "two", clocks)
     rewritten(wh / "two", clocks.cast(pa.schema([("c", pa.timestamp("us", "UTC"))])))
 

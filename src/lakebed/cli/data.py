@@ -85,10 +85,10 @@ def takes_files(*, required: bool) -> Callable[[Verb], Verb]:
             inputs = find_inputs(files, file_format, notation, levels=levels) if files else None
             function(*arguments, inputs=inputs, **others)
 
-        run = takes_notation(run)
+        decorated: Verb = takes_notation(run)
         for option in reversed(options):
-            run = option(run)
-        return run
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 

@@ -15,6 +15,7 @@ from lakebed.arrow.reading.chunks import text_lines, without_blanks
 from lakebed.arrow.reading.dialect import JsonOptions
 from lakebed.arrow.reading.files import MAX_LINE_BYTES, DamageError, Line, RawFile, pieces_of
 from lakebed.errors import SchemaMismatchError
+from lakebed.model.schema import ListOf, MapOf, Struct, Type
 
 _BETWEEN = re.compile(rb"[ \t\r\n\x1e]*")  # the last one begins the records of RFC 7464
 _SIGN = re.compile(rb'"|[\[\]{}]')
@@ -210,15 +211,27 @@ class _Source:
         return Line(number, self._text[begin : self._at])
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
+def renamed(value: Any, names: Mapping[str, str], read_as: Type | None = None) -> Any:
     """Return a JSON value whose objects have other names of members, at any depth.
+
+    Args:
+        value: The value.
+        names: The names that are replaced.
+        read_as: Type of the field that the value is for; keys of a map are data, and stay.
 
     Raises:
         SchemaMismatchError: Two members of an object would have the same name.
     """
     match value:
         case dict():
-            members = {names.get(name, name): renamed(item, names) for name, item in value.items()}
+            if isinstance(read_as, MapOf):
+                return {key: renamed(item, names, read_as.value) for key, item in value.items()}
+            fields = read_as.fields if isinstance(read_as, Struct) else ()
+            types = {field.name: field.type for field in fields}
+            members = {}
+            for name, item in value.items():
+                new = names.get(name, name)
+                members[new] = renamed(item, names, types.get(new))
             if len(members) < len(value):
                 taken = Counter(names.get(name, name) for name in value)
                 twice = next(name for name in names if taken[names[name]] > 1)
@@ -228,7 +241,8 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
                 )
             return members
         case list():
-            return [renamed(item, names) for item in value]
+            element = read_as.element if isinstance(read_as, ListOf) else None
+            return [renamed(item, names, element) for item in value]
     return value
 
 

@@ -50,7 +50,7 @@ from lakebed.arrow.reading.unknown import Ignored, Unknown, known_part
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
-from lakebed.model.schema import Field, Kind, Primitive, Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 
 _BLOCKS = 8  # a block of text: measured, the objects of larger ones leave the caches
 _MOST_OTHERS = 256  # further members that are read with the fields
@@ -151,7 +151,7 @@ class JsonReader(FormatReader):
         fields, options = self._descriptor.schema.fields, self._options
         if not (options.names or options.texts):
             return entity_of(line, fields)
-        return entity_from(adapted(decode_object(line), options), fields)
+        return entity_from(adapted(decode_object(line), options, Struct(tuple(fields))), fields)
 
 
 class SubmissionLinesReader(FormatReader):
@@ -264,10 +264,12 @@ def json_documents(file: RawFile, options: JsonOptions) -> Iterator[dict[str, An
                 yield adapted(decode_object(line.data), options)
 
 
-def adapted(document: dict[str, Any], options: JsonOptions) -> dict[str, Any]:
-    """Return an object with the names and texts of the options."""
+def adapted(
+    document: dict[str, Any], options: JsonOptions, read_as: Struct | None = None
+) -> dict[str, Any]:
+    """Return an object with the names and texts of the options; see `renamed`."""
     if options.names:
-        document = renamed(document, options.names)
+        document = renamed(document, options.names, read_as)
     return with_texts(document, options.texts)
 
 

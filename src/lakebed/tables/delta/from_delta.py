@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 
 from lakebed import by
-from lakebed.arrow.footers import delta_difference
 from lakebed.common.decoding import UNREADABLE
 from lakebed.errors import (
     CorruptMetadataError,
@@ -104,7 +103,6 @@ def read_table(store: Store, name: str, *, with_history: bool = False) -> Foreig
             files=files,
             log=log,
             check_footer=lambda _: "",
-            differs=delta_difference,
             history=read_history(table, log_copy, times, title, name, check_protocol)
             if with_history
             else (),
