@@ -115,15 +115,12 @@ def test_behaviour_18_codec_is_told_by_the_suffix(lake, tmp_path, suffix: str) -
     assert (report.row_count, report.rejected_count) == (1_000, 0)
 
 
-def test_behaviour_18_format_that_no_suffix_tells_is_asked_for(lake, tmp_path) -> None:
+def test_behaviour_18_format_that_no_suffix_tells_is_found_by_the_content(lake, tmp_path) -> None:
     path = tmp_path / "001.lz4"
     path.write_bytes(COMPRESSED["lz4"])
     dataset = create(lake)
 
-    with pytest.raises(InvalidInputError, match="Cannot derive the format"):
-        dataset.load(path)
-
-    assert dataset.load(path, "submissions").row_count == 1_000
+    assert dataset.load(path).row_count == 1_000
 
 
 def test_behaviour_18_unknown_compression_is_an_error() -> None:
