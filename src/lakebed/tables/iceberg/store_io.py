@@ -101,8 +101,15 @@ class _Writing(io.BytesIO):
         self._output = output
 
     def close(self) -> None:
-        if not self.closed:
-            self._output.write(self.getvalue())
+        if self.closed:
+            return
+        data = self.getvalue()
+        # First: a stream that a failed write left open would be written later, as garbage.
+        super().close()
+        self._output.write(data)
+
+    def __del__(self) -> None:
+        """Write nothing; Python's own streams are closed here."""
         super().close()
 
     def __exit__(
