@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions, parts_of
+from lakebed.arrow.reading.dialect import parts_of
 from lakebed.arrow.reading.files import FileFormat, RawFile, common_format, find_any_files
 from lakebed.arrow.reading.inference import find_notation
 from lakebed.commit import Commit, as_dry_run
@@ -223,10 +223,6 @@ def _recognized(
     known = format if csv is None and json is None else format or common_format(files)
     if known in ("avro", "parquet", "submissions"):
         return known, options
-    # A look at the first rows of files took most of the time of a load whose notation is given.
-    if (known == "csv" and options.csv) or (known == "json" and options.json):
-        given_csv, given_json = options.csv or CsvOptions(), options.json or JsonOptions()
-        return known, replace(options, csv=given_csv, json=given_json)
     found = find_notation(files, known, csv=csv, json=json)
     return found.format, replace(
         options, csv=options.csv or found.csv, json=options.json or found.json
