@@ -6,7 +6,7 @@ import contextlib
 import decimal
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -206,16 +206,34 @@ def inspect_files(
         raise InvalidInputError(
             f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
         )
-    csv, json = csv or {}, json or {}
+    recognized = recognize(_some_of(files), format, csv=csv, json=json)
+    return _inspect(files, recognized, csv or {}, rows, unfit, on_progress, takes_any=takes_any)
+
+
+def _some_of(files: Sequence[RawFile]) -> list[RawFile]:
+    """Return files that stand for all of them."""
     numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
-    recognized = recognize([files[number] for number in numbers], format, csv=csv, json=json)
+    return [files[number] for number in numbers]
+
+
+def _inspect(
+    files: Sequence[RawFile],
+    recognized: Recognized,
+    given: Mapping[str, Any],
+    rows: int,
+    unfit: Literal["report", "error", "skip"],
+    on_progress: OnProgress,
+    *,
+    takes_any: bool,
+) -> Inspection:
+    """Infer a schema that every inspected row of recognized files fits; see `inspect_files`."""
     tally = Tally(on_progress, "look at files", {file.location: file.size_bytes for file in files})
     misfits = _Misfits(is_error=unfit == "error")
     look = _Look(
         rows=rows or None,
         csv=recognized.csv,
         json=recognized.json,
-        given=csv,
+        given=given,
         takes_any=takes_any,
         misfits=misfits,
         tally=tally,
@@ -282,6 +300,7 @@ def find_notation(
     *,
     csv: Mapping[str, Any] | None = None,
     json: Mapping[str, Any] | None = None,
+    is_known: Container[FileFormat] = (),
 ) -> Recognized:
     """Recognize files that are read into an existing dataset, by their first rows.
 
@@ -290,6 +309,7 @@ def find_notation(
         format: As for `inspect_files`.
         csv: As for `inspect_files`.
         json: As for `inspect_files`.
+        is_known: Formats whose notation is known already, so that no row is looked at.
 
     Raises:
         InvalidInputError: As for `recognize`.
@@ -297,13 +317,13 @@ def find_notation(
     Cost:
         The first 256 KiB of up to 20 files, and 1,000 rows of each.
     """
-    numbers = dict.fromkeys(len(files) * n // _MOST_FILES for n in range(_MOST_FILES))
-    chosen = [files[number] for number in numbers]
+    chosen = _some_of(files)
     found = recognize(chosen, format, csv=csv, json=json, is_empty_allowed=True)
-    if found.format not in ("csv", "json") or files[0].location == STDIN:
+    is_text = found.format in ("csv", "json") and files[0].location != STDIN
+    if not is_text or found.format in is_known:
         return found
     with contextlib.suppress(InvalidInputError):  # the reader of the file raises it again
-        seen = inspect_files(chosen, found.format, csv=csv, json=json, rows=_SAMPLE_ROWS)
+        seen = _inspect(chosen, found, csv or {}, _SAMPLE_ROWS, "skip", NO_PROGRESS, takes_any=True)
         names = {**seen.json.names, **found.json.names}
         csv_ = replace(seen.csv, ragged=(csv or {}).get("ragged", "reject"))
         return replace(found, csv=csv_, json=replace(found.json, names=names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -151,7 +152,11 @@ class JsonReader(FormatReader):
         fields, options = self._descriptor.schema.fields, self._options
         if not (options.names or options.texts):
             return entity_of(line, fields)
-        return entity_from(adapted(decode_object(line), options, Struct(tuple(fields))), fields)
+        return entity_from(adapted(decode_object(line), options, self._record), fields)
+
+    @functools.cached_property
+    def _record(self) -> Struct:
+        return Struct(tuple(self._descriptor.schema.fields))
 
 
 class SubmissionLinesReader(FormatReader):

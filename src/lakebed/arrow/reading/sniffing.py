@@ -170,7 +170,7 @@ def _placed(options: JsonOptions) -> str:
 
 
 # A property of files that may differ, if one of its values serves both.
-_WIDER: Mapping[str, Any] = {"ragged": "fill", "escape": "\\", "encoding": None, "trim": True}
+_WIDER: Mapping[str, Any] = {"ragged": "fill", "escape": "\\", "trim": True}
 
 
 def _joined_csv(first: RawFile, mine: CsvOptions, other: RawFile, its: CsvOptions) -> CsvOptions:
@@ -195,9 +195,9 @@ def _joined_csv(first: RawFile, mine: CsvOptions, other: RawFile, its: CsvOption
                 hint="Convert one of them, or give each to a source of its own.",
             )
         changes["encoding"] = "utf-8"  # byte order marks show the others
-    for name in ("ragged", "escape", "trim"):
-        if getattr(mine, name) != getattr(its, name):
-            changes[name] = _WIDER[name]
+    changes |= {
+        name: wider for name, wider in _WIDER.items() if getattr(mine, name) != getattr(its, name)
+    }
     return replace(mine, **changes)
 
 
@@ -353,8 +353,11 @@ def guess_encoding(data: bytes) -> str:
     >>> guess_encoding("Zoë".encode()), guess_encoding("Zoë".encode("latin-1"))
     ('utf-8', 'cp1252')
     """
-    text = data.decode("utf-8", "surrogateescape")
     is_cut = len(data) >= SAMPLE_BYTES  # perhaps within a letter
+    with contextlib.suppress(UnicodeDecodeError):  # letters are counted only where bytes are bad
+        codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
+        return "utf-8"
+    text = data.decode("utf-8", "surrogateescape")
     bad = sum(1 for letter in (text[:-3] if is_cut else text) if "\udc80" <= letter <= "\udcff")
     if not bad:
         return "utf-8"

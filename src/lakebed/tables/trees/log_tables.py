@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 
-from lakebed.arrow.footers import read_footers
+from lakebed.arrow.footers import difference, read_footers
 from lakebed.arrow.workers import Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
@@ -135,7 +135,6 @@ def _found(
         lambda _: table.schema,
         check_file,
         on_progress,
-        differs=table.differs,
         known=known,
         remedy=table.remedy,
         checks=table.checks,
@@ -207,7 +206,7 @@ def _history(
         except LakebedError as exc:
             unfit[key] = exc.message.rstrip(".")
             continue
-        reason = table.differs(footer, stored)
+        reason = difference(footer, stored)
         if reason:
             unfit[key] = f"{key!r} does not fit the newest schema: {reason}"
         sound[key] = footer

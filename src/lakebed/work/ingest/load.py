@@ -223,7 +223,9 @@ def _recognized(
     known = format if csv is None and json is None else format or common_format(files)
     if known in ("avro", "parquet", "submissions"):
         return known, options
-    found = find_notation(files, known, csv=csv, json=json)
+    given: dict[FileFormat, object] = {"csv": options.csv, "json": options.json}
+    is_known = {name for name, notation in given.items() if notation is not None}
+    found = find_notation(files, known, csv=csv, json=json, is_known=is_known)
     return found.format, replace(
         options, csv=options.csv or found.csv, json=options.json or found.json
     )
