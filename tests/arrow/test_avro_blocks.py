@@ -73,7 +73,7 @@ def test_block_that_unpacks_to_too_much_is_refused_and_takes_no_more(
 
 def test_block_that_says_it_is_long_takes_no_memory_for_it() -> None:
     data = avro([], "null")
-    count, size = b"\x02", avro_blocks._varint(2**33)
+    count, size = b"\x02", avro_blocks.varint(2**33)
     tracemalloc.start()
 
     with pytest.raises(CorruptMetadataError):

@@ -83,7 +83,7 @@ class UncompressedAvro(io.RawIOBase):
                 message = f"a block of {size} bytes"
                 raise ValueError(message)
             content = unpack(_exactly(self._source, size))
-            yield count + _varint(len(content))
+            yield count + varint(len(content))
             yield content
             yield _exactly(self._source, _SYNC_BYTES)
 
@@ -103,9 +103,9 @@ def _header(source: Any) -> tuple[bytes, bytes]:
     codec = entries.get(_CODEC, _PLAIN)
     if codec in _CODECS:
         entries[_CODEC] = _PLAIN
-    written = [_MAGIC, _varint(len(entries))] if entries else [_MAGIC]
+    written = [_MAGIC, varint(len(entries))] if entries else [_MAGIC]
     for name, value in entries.items():
-        written += [_varint(len(name)), name, _varint(len(value)), value]
+        written += [varint(len(name)), name, varint(len(value)), value]
     return b"".join((*written, b"\0", _exactly(source, _SYNC_BYTES))), codec
 
 
@@ -159,7 +159,7 @@ def _number(raw: bytes) -> int:
     return encoded >> 1 ^ -(encoded & 1)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Return a number that is not negative as Avro writes it."""
     zigzag, encoded = number << 1, bytearray()
     while zigzag > 0x7F:
