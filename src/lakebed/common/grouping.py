@@ -18,6 +18,7 @@ class HasSize(Protocol):
 
 
 _Sized = TypeVar("_Sized", bound=HasSize)
+_Name = TypeVar("_Name", str, tuple[str, ...])
 
 
 def portions(things: Iterable[_Sized], limit_bytes: int) -> Iterator[list[_Sized]]:
@@ -40,14 +41,14 @@ def portions(things: Iterable[_Sized], limit_bytes: int) -> Iterator[list[_Sized
 
 
 def balanced_groups(
-    sizes: Mapping[str, int], count: int, *, threshold_bytes: int | None = None
-) -> list[list[str]]:
+    sizes: Mapping[_Name, int], count: int, *, threshold_bytes: int | None = None
+) -> list[list[_Name]]:
     """Divide files into groups of about equal size, each file to the smallest group so far.
 
     The largest group is at most 4/3 as large as in the best division.
 
     Args:
-        sizes: Sizes in bytes by file name.
+        sizes: Sizes in bytes by name of a file, or by the parts of that of a directory.
         count: Number of groups.
         threshold_bytes: Each larger file gets a group of its own, in addition to the others.
 
@@ -69,7 +70,7 @@ def balanced_groups(
     alone = [
         name for name in by_size if threshold_bytes is not None and sizes[name] > threshold_bytes
     ]
-    groups: list[list[str]] = [[] for _ in range(count)]
+    groups: list[list[_Name]] = [[] for _ in range(count)]
     # Among equal groups the one with fewer files comes first, so that empty files spread too.
     smallest = [(0, 0, position) for position in range(count)]
     for name in by_size[len(alone) :]:

@@ -12,7 +12,6 @@ an export reports the directories that several values share.
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 import uuid
@@ -29,6 +28,7 @@ from lakebed.arrow.formats.submissions import SubmissionsReader, SubmissionsWrit
 from lakebed.arrow.intact import with_recorded
 from lakebed.arrow.scan import scan
 from lakebed.arrow.workers import Workers
+from lakebed.common.grouping import balanced_groups
 from lakebed.common.html import shortened
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted
@@ -419,21 +419,15 @@ class _TreeWork:
         groups: dict[tuple[str, ...], list[DataFile]] = {}
         for file in self.plan.files:
             groups.setdefault(self._known_part(file), []).append(file)
-        sizes = [
-            (sum(counts.get(file.label, (0, 0))[1] for file in files) + len(files), number)
-            for number, files in enumerate(groups.values())
-        ]
-        total = sum(size for size, _ in sizes)
-        count = min(workers.count_for(total, len(self.plan.files)), len(sizes))
-        loads = [(0, number) for number in range(count)]
-        numbers: list[list[int]] = [[] for _ in range(count)]
-        for size, number in sorted(sizes, reverse=True):
-            load, least = heapq.heappop(loads)
-            numbers[least].append(number)
-            heapq.heappush(loads, (load + size, least))
-        every = list(groups.values())
+        sizes = {
+            part: sum(counts.get(file.label, (0, 0))[1] for file in files) + len(files)
+            for part, files in groups.items()
+        }
+        places = {part: place for place, part in enumerate(groups)}
+        count = workers.count_for(sum(sizes.values()), len(self.plan.files))
         return [
-            tuple(file for number in sorted(mine) for file in every[number]) for mine in numbers
+            tuple(file for part in sorted(parts, key=places.__getitem__) for file in groups[part])
+            for parts in balanced_groups(sizes, max(1, count))
         ]
 
     def _known_part(self, file: DataFile) -> tuple[str, ...]:
