@@ -28,10 +28,21 @@ CONSTRUCTIONS = {
         r"\b(?:nobody|somebody|whoever|whatever|anew|thereby)\b", re.IGNORECASE
     ),
 }
-_CODE = re.compile(r"^```.*?^```$|``[^`]+``|`[^`\n]+`|\{[^{}]*\}", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(
+    r"^```.*?^```$|``[^`]+``|`[^`\n]+`|\{(?:[^{}]|\{[^{}]*\})*\}", re.MULTILINE | re.DOTALL
+)
 _NOT_PROSE = re.compile(
     r"^```.*?^```$|<!--.*?-->|`[^`\n]+`|\]\([^)\s]*\)|^::: .*$|https?://\S+",
     re.MULTILINE | re.DOTALL,
+)
+# From Python 3.12 on an f-string is many tokens, and from 3.14 on a t-string.
+_STARTS, _ENDS = (
+    {
+        getattr(tokenize, f"{kind}STRING_{edge}")
+        for kind in "FT"
+        if hasattr(tokenize, f"{kind}STRING_{edge}")
+    }
+    for edge in ("START", "END")
 )
 
 
@@ -50,9 +61,31 @@ def uses_in_source(path: Path) -> Iterator[Use]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _uses_in_docstring(path, node)
+    for line, text in _list_texts(source):
+        yield from _uses_in_prose(path, line, _CODE.sub(_blank, text))
+
+
+def _list_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each comment and string literal with its line; an f-string comes whole, as one text."""
+    lines = source.splitlines(keepends=True)
+    begin, depth = (1, 0), 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.COMMENT, tokenize.STRING):
-            yield from _uses_in_prose(path, token.start[0], _CODE.sub(_blank, token.string))
+        if token.type in _STARTS:
+            begin = token.start if depth == 0 else begin
+            depth += 1
+        elif token.type in _ENDS:
+            depth -= 1
+            if depth == 0:
+                yield begin[0], _cut(lines, begin, token.end)
+        elif depth == 0 and token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield token.start[0], token.string
+
+
+def _cut(lines: list[str], begin: tuple[int, int], end: tuple[int, int]) -> str:
+    part = lines[begin[0] - 1 : end[0]]
+    part[-1] = part[-1][: end[1]]
+    part[0] = part[0][begin[1] :]
+    return "".join(part)
 
 
 def _uses_in_docstring(path: Path, node: ast.AST) -> Iterator[Use]:

@@ -100,6 +100,24 @@ def test_sentences_are_plain(part: str):
     assert not counts["headless summary"] + counts["stub argument"], listed
 
 
+def test_words_of_an_f_string_are_read_as_one_text(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        """name = f"outer {f'{told} nobody'} told"
+text = (
+    f'''first {told}
+    {'say'!r:>{said}} somebody'''
+    rf"{5} is no name"
+)
+""",
+        encoding="utf-8",
+    )
+
+    found = sorted((use.line, use.construction) for use in uses_in_source(module))
+
+    assert found == [(1, "tell/say"), (4, "nobody/somebody"), (5, "is no X")]
+
+
 def test_sentences_that_are_not_plain_are_found(tmp_path: Path):
     module, page = tmp_path / "module.py", tmp_path / "page.md"
     module.write_text(
