@@ -342,10 +342,10 @@ def test_table_of_delta_is_taken_over(tmp_path: Path) -> None:
 def test_table_of_iceberg_is_taken_over(tmp_path: Path) -> None:
     from pyiceberg.catalog.memory import InMemoryCatalog
 
-    catalog = InMemoryCatalog("c", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("n")
-    table = catalog.create_table("n.t", schema=BY_DAY, location=f"{tmp_path.as_uri()}/t")
-    table.append(pa.Table.from_pylist(DAYS, schema=BY_DAY))
+    with InMemoryCatalog("c", warehouse=tmp_path.as_uri()) as catalog:
+        catalog.create_namespace("n")
+        table = catalog.create_table("n.t", schema=BY_DAY, location=f"{tmp_path.as_uri()}/t")
+        table.append(pa.Table.from_pylist(DAYS, schema=BY_DAY))
 
     taken = lakebed.open_repository(tmp_path).adopt("t", iceberg=table.metadata_location)
 

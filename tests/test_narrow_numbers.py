@@ -394,10 +394,10 @@ def test_table_of_iceberg_is_taken_over_as_int(tmp_path: Path) -> None:
     from pyiceberg.catalog.memory import InMemoryCatalog
 
     wide = pa.schema([PLAIN[0], ("b", pa.int32()), ("s", pa.int32())])
-    catalog = InMemoryCatalog("c", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("n")
-    table = catalog.create_table("n.t", schema=wide, location=f"{tmp_path.as_uri()}/t")
-    table.append(pa.Table.from_pylist(SOME, schema=wide))
+    with InMemoryCatalog("c", warehouse=tmp_path.as_uri()) as catalog:
+        catalog.create_namespace("n")
+        table = catalog.create_table("n.t", schema=wide, location=f"{tmp_path.as_uri()}/t")
+        table.append(pa.Table.from_pylist(SOME, schema=wide))
 
     taken = lakebed.open_repository(tmp_path).adopt("t", iceberg=table.metadata_location)
 

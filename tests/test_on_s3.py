@@ -157,11 +157,12 @@ def test_tables_of_other_formats_are_taken_over_where_they_lie(
     else:
         from pyiceberg.catalog.sql import SqlCatalog
 
-        catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **_iceberg_options(s3_options))
-        catalog.create_namespace("web")
-        written = catalog.create_table("web.theirs", table.schema, location=home)
-        written.append(table)
-        written.overwrite(table.slice(0, 3))
+        options = {"uri": f"sqlite:///{tmp_path}/c.db", **_iceberg_options(s3_options)}
+        with SqlCatalog("c", **options) as catalog:
+            catalog.create_namespace("web")
+            written = catalog.create_table("web.theirs", table.schema, location=home)
+            written.append(table)
+            written.overwrite(table.slice(0, 3))
 
     with pytest.raises(InvalidInputError, match="cannot be adopted as plain files"):
         repository.adopt("theirs", partition_by="k")

@@ -71,12 +71,12 @@ def of_delta(directory: Path) -> Any:
 
 def of_iceberg(directory: Path) -> Any:
     catalogs = pytest.importorskip("pyiceberg.catalog.memory")
-    catalog = catalogs.InMemoryCatalog("c", warehouse=str(directory))
-    catalog.create_namespace("n")
-    rows = pa.Table.from_pylist(ROWS)
-    table = catalog.create_table("n.t", rows.schema)
-    table.append(rows)
-    return table
+    with catalogs.InMemoryCatalog("c", warehouse=str(directory)) as catalog:
+        catalog.create_namespace("n")
+        rows = pa.Table.from_pylist(ROWS)
+        table = catalog.create_table("n.t", rows.schema)
+        table.append(rows)
+        return table
 
 
 GIVERS: dict[str, Any] = {

@@ -69,11 +69,12 @@ def test_tables_of_delta_and_iceberg_are_refused_and_taken_over_by_their_logs(
     rows = pa.table({"n": [1, 2, 3]})
     write_deltalake(tmp_path / "d", rows)
     write_deltalake(tmp_path / "d", rows.slice(0, 1), mode="overwrite")
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("web")
-    table = catalog.create_table("web.e", rows.schema, location=f"file://{tmp_path}/e")
-    table.append(rows)
-    table.overwrite(rows.slice(0, 2))
+    uri = f"sqlite:///{tmp_path}/c.db"
+    with SqlCatalog("c", uri=uri, warehouse=f"file://{tmp_path}") as catalog:
+        catalog.create_namespace("web")
+        table = catalog.create_table("web.e", rows.schema, location=f"file://{tmp_path}/e")
+        table.append(rows)
+        table.overwrite(rows.slice(0, 2))
 
     for name in ("d", "e"):
         refused = cli("adopt", f"{tmp_path}/{name}", "--dry-run", exit_code=2).stderr

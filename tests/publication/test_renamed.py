@@ -104,17 +104,17 @@ def test_a_table_of_a_catalog_shows_renamed_fields(
     numbers: lakebed.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/house"}
-    catalog = SqlCatalog("renamed", **settings)
-    # pyiceberg reads its configuration once a process.
-    monkeypatch.setattr("lakebed.tables.iceberg.homes.load_catalog", lambda _: catalog)
-    catalog.create_namespace("lake")
-    for _ in range(2):
-        numbers.publish("iceberg", catalog="renamed", table="lake.numbers")
-        found = catalog.load_table("lake.numbers").scan().to_arrow().select(numbers.columns)
-        by_first = sorted(found.to_pylist(), key=repr)
-        assert by_first == sorted(numbers.arrow().to_pylist(), key=repr)
-        if "s" in numbers.columns:
-            exchange(numbers)
+    with SqlCatalog("renamed", **settings) as catalog:
+        # pyiceberg reads its configuration once a process.
+        monkeypatch.setattr("lakebed.tables.iceberg.homes.load_catalog", lambda _: catalog)
+        catalog.create_namespace("lake")
+        for _ in range(2):
+            numbers.publish("iceberg", catalog="renamed", table="lake.numbers")
+            found = catalog.load_table("lake.numbers").scan().to_arrow().select(numbers.columns)
+            by_first = sorted(found.to_pylist(), key=repr)
+            assert by_first == sorted(numbers.arrow().to_pylist(), key=repr)
+            if "s" in numbers.columns:
+                exchange(numbers)
 
 
 def test_delta_refuses_a_renamed_field_and_keeps_the_last_table(numbers: lakebed.Dataset) -> None:

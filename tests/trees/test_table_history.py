@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -360,12 +361,16 @@ def test_empty_dataset_of_a_plain_adoption_is_not_given_an_older_history(lake, d
 
 
 @pytest.fixture
-def iceberg(tmp_path: Path, lake) -> Table:
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    uri = f"sqlite:///{tmp_path}/c.db"
+    with SqlCatalog("tests", uri=uri, warehouse=f"file://{tmp_path}/wh") as catalog:
+        catalog.create_namespace("web")
+        yield catalog
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path, lake, catalog) -> Table:
     """A table of four snapshots, whose schema has gained and lost a column."""
-    catalog = SqlCatalog(
-        "tests", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh"
-    )
-    catalog.create_namespace("web")
     first = rows(0).append_column("old", pa.array(["x"] * 6))
     table = catalog.create_table("web.e", first.schema, location=f"file://{tmp_path}/wh/e")
     table.append(first)
@@ -407,11 +412,7 @@ def test_snapshots_of_a_table_whose_schema_evolved_read_equal(lake, iceberg):
     assert not taken.check(deep=True).problems
 
 
-def test_snapshots_before_a_change_of_partitions_are_left_out_and_told(lake, tmp_path):
-    catalog = SqlCatalog(
-        "tests", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh"
-    )
-    catalog.create_namespace("web")
+def test_snapshots_before_a_change_of_partitions_are_left_out_and_told(lake, catalog, tmp_path):
     three = pa.table({"n": [1, 2, 3], "m": [1, 2, 3]})
     table = catalog.create_table("web.e", three.schema, location=f"file://{tmp_path}/wh/e")
     table.append(three)

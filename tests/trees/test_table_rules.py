@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
@@ -33,10 +34,11 @@ def lake(home: Path) -> lakebed.Repository:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
-    found = SqlCatalog("t", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    found.create_namespace("n")
-    return found
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    uri = f"sqlite:///{tmp_path}/c.db"
+    with SqlCatalog("t", uri=uri, warehouse=f"file://{tmp_path}/wh") as catalog:
+        catalog.create_namespace("n")
+        yield catalog
 
 
 def with_metadata(home: Path, column: str, **metadata: object) -> None:

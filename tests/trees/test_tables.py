@@ -4,7 +4,7 @@ import datetime as dt
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,10 +74,11 @@ def delta(wh: Path) -> Path:
 
 
 @pytest.fixture
-def catalog(wh: Path, tmp_path: Path) -> SqlCatalog:
-    found = SqlCatalog("tests", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{wh}")
-    found.create_namespace("web")
-    return found
+def catalog(wh: Path, tmp_path: Path) -> Iterator[SqlCatalog]:
+    uri = f"sqlite:///{tmp_path}/c.db"
+    with SqlCatalog("tests", uri=uri, warehouse=f"file://{wh}") as catalog:
+        catalog.create_namespace("web")
+        yield catalog
 
 
 @pytest.fixture
