@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from lakebed.archive import (
     ingest_message,
     ingest_sqs,
 )
-from lakebed.errors import StorageError
+from lakebed.errors import InvalidInputError, StorageError
 from lakebed.testing import FailingStore
 
 SYSLOG_ID = "2544375f44efb2ef5568d8a9ccf8ea9e0c9f122b"
@@ -94,7 +95,7 @@ def test_put_of_one_day_gives_one_record(archive: Archive, store_file) -> None:
     assert report.status == "success"
     (record,) = report.records
     assert (record.url, record.size_bytes) == (f"s3://lake/{OLD_KEY}", 0)
-    assert record.metadata == FileMetadata(SYSLOG)
+    assert record.metadata == FileMetadata(SYSLOG, is_stored=True)
     assert report.duration_s >= 0
     assert report.started_at.tzinfo is not None
     assert keys_in(archive) == [
@@ -354,20 +355,59 @@ def test_directory_of_messages_is_emptied(archive: Archive, store_file, tmp_path
 def test_message_that_cannot_be_read_is_put_aside(archive, tmp_path, monkeypatch) -> None:
     for name in ("1.json", "2.json"):
         (tmp_path / name).write_text('{"Event": "s3:TestEvent"}')
-    read_bytes = Path.read_bytes
+    open_file = os.open
 
-    def refuse(path: Path) -> bytes:
-        if path.name == "1.json":
+    def refuse(path: object, *arguments: object, **options: object) -> int:
+        if Path(path).name == "1.json":
             raise PermissionError(errno.EACCES, "no", str(path))
-        return read_bytes(path)
+        return open_file(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # root could read it all the same
+    monkeypatch.setattr(os, "open", refuse)  # root could read it all the same
 
     reports = list(ingest_directory(archive, tmp_path))
 
     assert [one.status for one in reports] == ["error", "success"]
     assert "1.json" in str(reports[0].error)
     assert (tmp_path / "failed" / "1.json").exists()
+
+
+@pytest.mark.timeout(30)
+def test_messages_that_are_links_or_pipes_are_put_aside_unread(archive, tmp_path) -> None:
+    spool, elsewhere = tmp_path / "spool", tmp_path / "elsewhere.json"
+    spool.mkdir()
+    elsewhere.write_text('{"secret": 17}')
+    (spool / "1.json").symlink_to(elsewhere)
+    (spool / "2.json").symlink_to(tmp_path / "nothing")
+    os.mkfifo(spool / "3.json")
+    (spool / "4.json").write_text('{"Event": "s3:TestEvent"}')
+
+    reports = list(ingest_directory(archive, spool))
+
+    assert [one.status for one in reports] == ["error", "error", "error", "success"]
+    assert [str(one.error).partition(" is ")[2].partition(",")[0] for one in reports[:3]] == [
+        "a symbolic link", "a symbolic link", "not a regular file. Put a copy of the file in its place.",
+    ]  # fmt: skip
+    assert "secret" not in str([one.error for one in reports])
+    assert elsewhere.exists()
+    assert sorted(one.name for one in (spool / "failed").iterdir()) == [
+        "1.json",
+        "2.json",
+        "3.json",
+    ]
+
+
+def test_no_message_moves_through_a_link(archive, tmp_path) -> None:
+    spool, elsewhere = tmp_path / "spool", tmp_path / "elsewhere"
+    spool.mkdir()
+    elsewhere.mkdir()
+    (spool / "failed").symlink_to(elsewhere)
+    (spool / "1.json").write_text("{")
+
+    with pytest.raises(InvalidInputError, match=r"failed is a symbolic link.*Replace it"):
+        list(ingest_directory(archive, spool))
+
+    assert not list(elsewhere.iterdir())
+    assert (spool / "1.json").exists()
 
 
 @pytest.mark.thorough

@@ -221,6 +221,52 @@ def test_dot_files_and_others_are_left_and_invalid_bundles_stay(archive, queue) 
     assert len(list(archive.index.records())) == 1
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_bundles_that_are_links_or_pipes_stay_unread(archive, queue, tmp_path, dry_run) -> None:
+    elsewhere = make_bundle(tmp_path / "elsewhere.tar")
+    enqueue(queue)
+    (queue.directory / "a.tar").symlink_to(elsewhere)
+    (queue.directory / "b.tar").symlink_to(tmp_path / "nothing.tar")
+    os.mkfifo(queue.directory / "c.tar")
+
+    uploads = {one.path.name: one for one in queue.upload(archive, dry_run=dry_run)}
+
+    assert len(uploads) == 4
+    for name, problem in (("a", "symbolic link"), ("b", "symbolic link"), ("c", "not a regular")):
+        upload = uploads[f"{name}.tar"]
+        assert (upload.outcome, type(upload.error)) == ("invalid", InvalidInputError)
+        assert problem in str(upload.error)
+    assert len(list(archive.index.records())) == (0 if dry_run else 1)
+    assert elsewhere.exists()
+    assert {"a.tar", "b.tar", "c.tar"} <= {one.name for one in queue.directory.iterdir()}
+
+
+def test_link_that_takes_the_place_of_a_bundle_is_not_followed(
+    archive, queue, tmp_path, monkeypatch
+) -> None:
+    elsewhere = make_bundle(tmp_path / "elsewhere.tar")
+    queue.directory.mkdir()
+    (queue.directory / "a.tar").symlink_to(elsewhere)
+    monkeypatch.setattr(Path, "is_symlink", lambda _: False)  # it was a file when this was asked
+
+    (upload,) = queue.upload(archive)
+
+    assert (upload.outcome, type(upload.error)) == ("invalid", InvalidInputError)
+    assert not list(archive.index.records())
+
+
+@pytest.mark.thorough
+def test_watch_reports_a_link_once(archive, queue, tmp_path) -> None:
+    queue.directory.mkdir()
+    (queue.directory / "a.tar").symlink_to(tmp_path / "nothing.tar")
+    reported = []
+
+    queue.watch(archive, timeout_s=1.5, on_upload=reported.append)
+
+    assert [one.outcome for one in reported] == ["invalid"]
+
+
 def test_taken_id_stays_in_the_queue(archive: Archive, queue: UploadQueue) -> None:
     archive.push(io.BytesIO(b"one"), path="/x", where="a", what="b", start=T0, id="mine")
     enqueue(queue, b"two", id="mine")
@@ -269,15 +315,15 @@ def test_bundle_that_cannot_be_read_does_not_stop_the_others(
 ) -> None:
     refused = enqueue(queue, id="aaa")
     enqueue(queue, id="bbb")
-    open_path = Path.open
+    open_file = os.open
 
-    def refuse(path: Path, *arguments, **options):
-        if path == refused:
+    def refuse(path: object, *arguments, **options):
+        if path == str(refused):
             raise PermissionError(errno.EACCES, "no", str(path))
-        return open_path(path, *arguments, **options)
+        return open_file(path, *arguments, **options)
 
     with monkeypatch.context() as patch:  # root could read it all the same
-        patch.setattr(Path, "open", refuse)
+        patch.setattr(os, "open", refuse)
         uploads = list(queue.upload(archive))
 
     assert outcomes(uploads) == ["invalid", "uploaded"]

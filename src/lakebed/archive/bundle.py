@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lakebed.archive.content import Hashed, pieces_of, temporary_file, using
+from lakebed.archive.content import Hashed, opened, pieces_of, temporary_file, using
 from lakebed.archive.file_keys import check_file_id
 from lakebed.archive.kept_files import check_fields
 from lakebed.archive.metadata import FileMetadata
@@ -142,10 +142,14 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[Bundle]:
         UnsupportedVersionError: The bundle or its metadata is of another version.
         InvalidInputError: Its metadata breaks a rule, or the file cannot be read.
     """
-    path = Path(path)
+    with opened(path) as file, read_bundle(file, Path(path)) as bundle:
+        yield bundle
+
+
+@contextlib.contextmanager
+def read_bundle(file: IO[bytes], path: Path) -> Iterator[Bundle]:
+    """Read a bundle from an open file; as `open_bundle`, and with its errors."""
     with contextlib.ExitStack() as stack:
-        with using(path):
-            file = stack.enter_context(path.open("rb"))
         try:
             tar = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
             infos = {info.name: info for info in itertools.islice(tar, _MAX_MEMBERS)}

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 import zlib
@@ -94,10 +95,14 @@ def using(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        reason = os.strerror(exc.errno) if exc.errno else str(exc)
-        raise InvalidInputError(
-            f"{path} cannot be used: {reason}.", hint="Check path, owner, mode and space."
-        ) from exc
+        raise _unusable_error(path, exc) from exc
+
+
+def _unusable_error(path: object, exc: OSError) -> InvalidInputError:
+    reason = os.strerror(exc.errno) if exc.errno else str(exc)
+    return InvalidInputError(
+        f"{path} cannot be used: {reason}.", hint="Check path, owner, mode and space."
+    )
 
 
 @contextlib.contextmanager
@@ -114,6 +119,38 @@ def opened(source: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
         with using(source):
             file = stack.enter_context(Path(source).open("rb"))
         yield file
+
+
+@contextlib.contextmanager
+def open_entry(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that was met in a directory to which other programs write.
+
+    Raises:
+        FileNotFoundError: It is gone.
+        InvalidInputError: It cannot be opened, or is a symbolic link or not a regular file. A link
+            may lead to a file that only this process may read, and a pipe would be waited for.
+    """
+    if path.is_symlink():
+        raise _entry_error(path, "a symbolic link, which is not followed")
+    with contextlib.ExitStack() as stack:
+        try:
+            # A link that takes the place of the file now is an error of `open`.
+            file = stack.enter_context(open(path, "rb", opener=_open_at_once))
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            raise _unusable_error(path, exc) from exc
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _entry_error(path, "not a regular file")
+        yield file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _entry_error(path: Path, what: str) -> InvalidInputError:
+    return InvalidInputError(f"{path} is {what}.", hint="Put a copy of the file in its place.")
 
 
 @contextlib.contextmanager

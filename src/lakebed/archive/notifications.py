@@ -21,7 +21,7 @@ from urllib.parse import unquote_plus
 
 from lakebed.archive import kept_files
 from lakebed.archive.archive import Archive
-from lakebed.archive.content import using
+from lakebed.archive.content import open_entry, using
 from lakebed.archive.file_keys import file_id_of, file_id_of_metadata, ids_in, is_metadata_key
 from lakebed.archive.index.dynamodb import translating_boto_errors
 from lakebed.archive.record import ArchiveRecord
@@ -288,8 +288,9 @@ def ingest_directory(
 ) -> Iterator[MessageReport]:
     """Ingest a directory of messages, one in each file, in the order of their names.
 
-    A file is deleted after its message was processed; one that cannot be used moves to `failed/`.
-    Files with a leading dot are still being written.
+    A file is deleted after its message was processed; one that cannot be used moves to `failed/`,
+    as do symbolic links, which are not followed, and pipes. Files with a leading dot are still being
+    written.
 
     Args:
         archive: The archive whose index is updated.
@@ -303,8 +304,14 @@ def ingest_directory(
     root = Path(directory)
     if dry_run:
         archive = archive._on_dry_run()
+    failed = root / "failed"
+    if failed.is_symlink():
+        raise InvalidInputError(
+            f"{failed} is a symbolic link: messages would be moved to a folder of others.",
+            hint="Replace it with a folder, or remove it.",
+        )
     with using(root):
-        waiting = sorted(path for path in root.iterdir() if path.is_file())
+        waiting = sorted(path for path in root.iterdir() if path.is_symlink() or not path.is_dir())
     for path in waiting:
         if path.name.startswith("."):
             continue
@@ -318,7 +325,6 @@ def ingest_directory(
             if report.status == "success":
                 path.unlink(missing_ok=True)
             else:
-                failed = root / "failed"
                 failed.mkdir(exist_ok=True)
                 path.replace(failed / path.name)
         yield report
@@ -328,11 +334,10 @@ def _ingest_file(archive: Archive, path: Path) -> MessageReport | None:
     """Ingest a message; None if another process has taken it."""
     started_at, start = dt.datetime.now(dt.UTC), time.monotonic()
     try:
-        with using(path):
-            try:
-                message = path.read_bytes()
-            except FileNotFoundError:
-                return None
+        with open_entry(path) as file, using(path):
+            message = file.read()
+    except FileNotFoundError:
+        return None
     except InvalidInputError as exc:
         return MessageReport(
             started_at=started_at,

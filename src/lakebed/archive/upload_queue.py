@@ -24,10 +24,10 @@ from lakebed.archive.bundle import (
     BUNDLE_SUFFIX,
     Bundle,
     check_bundle,
-    open_bundle,
+    read_bundle,
     write_bundle,
 )
-from lakebed.archive.content import opened, using
+from lakebed.archive.content import open_entry, opened, using
 from lakebed.archive.name_advice import warn_of_names
 from lakebed.archive.record import ArchiveRecord
 from lakebed.errors import (
@@ -193,7 +193,7 @@ class UploadQueue:
             bundles = {
                 path: stamp for path, stamp in self._stamps().items() if reported.get(path) != stamp
             }
-            reported = {path: stamp for path, stamp in reported.items() if path.exists()}
+            reported = {path: stamp for path, stamp in reported.items() if os.path.lexists(path)}
             has_failed = False
             for upload in self._upload(archive, list(bundles), workers):
                 has_failed |= upload.outcome == "failed"
@@ -209,21 +209,26 @@ class UploadQueue:
             time.sleep(wait_s)
 
     def _bundles(self) -> list[Path]:
-        """Return the bundles by name; files with a leading dot are still being written."""
+        """Return the bundles by name; files with a leading dot are still being written.
+
+        Links, pipes and the like are bundles that cannot be used: they are reported, not followed.
+        """
         with using(self.directory):
             if not self.directory.exists():
                 return []
             return sorted(
                 path
                 for path in self.directory.iterdir()
-                if path.suffix == BUNDLE_SUFFIX and not path.name.startswith(".") and path.is_file()
+                if path.suffix == BUNDLE_SUFFIX
+                and not path.name.startswith(".")
+                and (path.is_symlink() or not path.is_dir())
             )
 
     def _stamps(self) -> dict[Path, tuple[int, ...]]:
         stamps: dict[Path, tuple[int, ...]] = {}
         for path in self._bundles():
             with contextlib.suppress(FileNotFoundError):  # uploaded by another
-                status = path.stat()
+                status = path.lstat()
                 # A change of permissions changes only the last of these.
                 stamps[path] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         return stamps
@@ -270,10 +275,10 @@ def _upload_one(archive: Archive, path: Path) -> Upload | None:
     """Upload a bundle; None if another uploader has it, or has uploaded it."""
 
     def upload() -> ArchiveRecord | None:
-        with _locked(path) as is_ours:
-            if not is_ours:
+        with _locked(path) as file:
+            if file is None:
                 return None
-            with open_bundle(path) as bundle:
+            with read_bundle(file, path) as bundle:
                 record = _push(archive, bundle)
             with using(path):
                 path.unlink(missing_ok=True)
@@ -286,10 +291,13 @@ def _checked_one(archive: Archive, path: Path) -> Upload | None:
     """Return the outcome that the upload of a bundle would have; None if it is gone."""
 
     def push() -> ArchiveRecord | None:
-        if not path.exists():
-            return None
-        with open_bundle(path) as bundle:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open_entry(path) as file,
+            read_bundle(file, path) as bundle,
+        ):
             return _push(archive, bundle)
+        return None
 
     return _outcome(path, push)
 
@@ -316,24 +324,25 @@ def _push(archive: Archive, bundle: Bundle) -> ArchiveRecord:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Lock a bundle, unless another process holds it or it is gone.
+def _locked(path: Path) -> Iterator[IO[bytes] | None]:
+    """Open and lock a bundle; None if another process holds it or it is gone.
 
     Raises:
-        InvalidInputError: It cannot be opened.
+        InvalidInputError: It cannot be opened, or is a link or not a regular file.
     """
     with contextlib.ExitStack() as stack:
-        is_ours = False
+        file = None
         with using(path), contextlib.suppress(FileNotFoundError):
-            file = stack.enter_context(path.open("rb"))
-            is_ours = fcntl is None or _lock(file, path)
-        yield is_ours
+            opened_file = stack.enter_context(open_entry(path))
+            if fcntl is None or _lock(opened_file, path):
+                file = opened_file
+        yield file
 
 
 def _lock(file: IO[bytes], path: Path) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The previous holder may have uploaded and removed it.
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except (BlockingIOError, FileNotFoundError):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -652,7 +653,7 @@ def upload(
     elif watch:
         waiting.watch(archive, workers=workers, timeout_s=timeout_s, on_upload=report_upload)
         # Another uploader may have uploaded the bundle in the meantime.
-        done = [result for result in staying.values() if result.path.exists()]
+        done = [result for result in staying.values() if os.path.lexists(result.path)]
     else:
         done = list(waiting.upload(archive, workers=workers))
     output.rows(("bundle", "outcome", "url", "error"), [_upload_row(result) for result in done])
