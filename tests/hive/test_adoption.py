@@ -1,6 +1,7 @@
 """Adopting Parquet files where they lie."""
 
 import datetime as dt
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -251,6 +252,18 @@ def test_link_is_refused_by_its_name(lake, home, tmp_path, part):
     assert str(home / part) in caught.value.message
     assert lake.list() == []
     assert snapshot(home) == before
+
+
+@pytest.mark.timeout(60)
+def test_pipe_is_refused_as_a_listing_would_leave_it_out(lake, home):
+    pipe = home / "dt=2013-01-03/carrier=UA/batch_id=1449784608/000001_0"
+    os.mkfifo(pipe)
+
+    with pytest.raises(InvalidInputError, match="is a pipe, a socket or a device") as caught:
+        adopt(lake)
+
+    assert str(pipe) in caught.value.message
+    assert lake.list() == []
 
 
 def test_name_that_no_listing_shows_is_refused(lake, home):

@@ -468,20 +468,50 @@ def test_download_is_made_while_it_is_sent(kind) -> None:
     assert read == 100
 
 
-def test_download_of_a_damaged_file_is_cut_off(tmp_path) -> None:
+def lake_with_damage(tmp_path, number: int, damage) -> lakebed.Repository:
+    """Return a lake of one dataset, one of whose two files is damaged."""
     repository = lakebed.open_repository(str(tmp_path / "lake"))
     dataset = repository.create("d", lakebed.DatasetDescriptor(schema=SCHEMA))
     for part in range(2):
         dataset.append([row(number) for number in range(part, part + 40)])
-    damaged = tmp_path / "lake" / dataset.files()[0].key
-    damaged.write_bytes(damaged.read_bytes()[:-200] + b"x" * 200)
+    damaged = tmp_path / "lake" / sorted(file.key for file in dataset.files())[number]
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    return repository
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_damaged_file_has_a_page_and_one_line_in_the_log(tmp_path, caplog, number) -> None:
+    repository = lake_with_damage(tmp_path, number, lambda whole: whole[:-200] + b"x" * 200)
     client = Client(create_app(repository))
+    pages = [
+        "rows", "rows?sort=n", "rows?where=x > 6", "download", "download?which=all",
+        "download?which=all&format=jsonl", "download?which=all&format=parquet",
+    ]  # fmt: skip
+
+    for page in pages:
+        caplog.clear()
+
+        answer = shown(client, f"/datasets/d/{quote(page, safe='?=&')}", 500)
+
+        assert "damaged" in answer.text, page
+        assert "check --deep" in answer.text, page
+        (record,) = caplog.records
+        assert "is damaged" in record.getMessage()
+        assert record.exc_info is None
+
+    assert "cannot be read" in shown(client, "/datasets/d").text
+    assert client.get("/health").status == 200
+
+
+def test_download_is_cut_off_at_a_damaged_file(tmp_path) -> None:
+    def damage(whole: bytes) -> bytes:
+        return whole[:100] + bytes([whole[100] ^ 1]) + whole[101:]
+
+    client = Client(create_app(lake_with_damage(tmp_path, 1, damage)))
 
     with pytest.raises(http.client.IncompleteRead):
         client.get("/datasets/d/download?which=all")
 
-    assert "cannot be read" in shown(client, "/datasets/d").text
-    assert client.get("/datasets/d/rows?sort=n").status == 500
     assert client.get("/health").status == 200
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,10 +44,13 @@ class FileKind:
 
 def csv_pieces(rows: pa.RecordBatchReader) -> Generator[bytes, None, None]:
     """Yield rows as CSV with a header, as `lakebed query -o csv` writes it."""
-    yield (",".join(map(to_cell, rows.schema.names)) + "\n").encode()
+    header = (",".join(map(to_cell, rows.schema.names)) + "\n").encode()
     for columns in _columns_of(rows):
         lines = zip(*([to_cell(value) for value in column] for column in columns), strict=True)
-        yield "".join(",".join(line) + "\n" for line in lines).encode("utf-8", "backslashreplace")
+        text = "".join(",".join(line) + "\n" for line in lines)
+        yield header + text.encode("utf-8", "backslashreplace")
+        header = b""
+    yield header
 
 
 def jsonl_pieces(rows: pa.RecordBatchReader) -> Generator[bytes, None, None]:
@@ -103,18 +107,27 @@ class Download(StreamingResponse):
         *,
         on_end: Callable[[], None],
     ) -> None:
-        """Begin no read yet.
+        """Read the first rows, so that there is a page where none can be read.
 
         Args:
             kind: Format of the file.
             rows: The rows, which are closed at the end.
             headers: Headers of the answer.
-            on_end: Called at the end, also after a failure.
+            on_end: Called at the end, also after a failure, and if the first rows cannot be read.
+
+        Raises:
+            LakebedError: The first rows cannot be read.
         """
         self._rows = rows
         self._on_end = on_end
         self._pieces = kind.pieces(rows)
-        super().__init__(self._pieces, headers=dict(headers), media_type=kind.media_type)
+        try:
+            first = next(self._pieces, b"")
+        except BaseException:
+            self._end()
+            raise
+        pieces = itertools.chain([first], self._pieces)
+        super().__init__(pieces, headers=dict(headers), media_type=kind.media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the rows, and end the read."""
@@ -130,11 +143,14 @@ class Download(StreamingResponse):
             # the client misses the end of the file.
             _log.error("download cut off path=%r error=%s", scope["path"], exc)
         finally:
-            try:
-                self._pieces.close()
-                self._rows.close()
-            finally:
-                self._on_end()
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._pieces.close()
+            self._rows.close()
+        finally:
+            self._on_end()
 
 
 def _columns_of(rows: pa.RecordBatchReader) -> Iterator[list[list[object]]]:

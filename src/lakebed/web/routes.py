@@ -489,7 +489,10 @@ class _Pages:
             return Response(headers=headers, media_type=kind.media_type)
         if not self._downloads.acquire(blocking=False):
             raise _TOO_MANY
-        return Download(kind, rows, headers, on_end=self._downloads.release)
+        try:
+            return Download(kind, rows, headers, on_end=self._downloads.release)
+        except LakebedError as error:
+            return self._failed(request, title, error)
 
     def _compare(self, request: Request) -> Response:
         name = self._known_name(request)
@@ -719,9 +722,9 @@ class _Pages:
         self, request: Request, title: str, error: LakebedError, *, status: int | None = None
     ) -> Response:
         parts = [element("h1", title), pages.alert(error)]
-        return self._page(
-            request, f"Lakebed: {title}", parts, status=_status(error) if status is None else status
-        )
+        status = _status(error) if status is None else status
+        _log_failure(request, error, status)
+        return self._page(request, f"Lakebed: {title}", parts, status=status)
 
 
 def _asked_view(dataset: Dataset, question: RowQuery) -> tuple[View, Sequence[str], Order]:
@@ -838,10 +841,15 @@ def _short_page(title: str, status: int, text: str = "") -> Response:
 
 def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LakebedError)
-    _log.error("request failed path=%r error=%s", request.scope["path"], error)
-    return _html(
-        "Lakebed: not read", [element("h1", "Not read"), pages.alert(error)], _status(error)
-    )
+    status = _status(error)
+    _log_failure(request, error, status)
+    return _html("Lakebed: not read", [element("h1", "Not read"), pages.alert(error)], status)
+
+
+def _log_failure(request: Request, error: LakebedError, status: int) -> None:
+    """Log in one line why a page was not made; a page that does not exist is no failure."""
+    if status >= 500:
+        _log.error("request failed path=%r error=%s", request.scope["path"], error)
 
 
 def _answer_refusal(_request: Request, error: Exception) -> Response:

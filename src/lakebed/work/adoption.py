@@ -409,7 +409,8 @@ def check_all_listed(store: Store, home: str) -> None:
     Names that begin with a dot are allowed: the writer of the directory hides them.
 
     Raises:
-        InvalidInputError: There is a symbolic link, or a name that no key can have.
+        InvalidInputError: There is a symbolic link, something else than a file or a directory, or a
+            name that no key can have.
     """
     local_home = store.local_path(home)
     if local_home is None:
@@ -423,6 +424,13 @@ def check_all_listed(store: Store, home: str) -> None:
                     f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
                     "files in its own directory.",
                     hint="Replace the link by its target, or remove it.",
+                )
+            # A file that is gone by now is none.
+            if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112, PTH113
+                raise InvalidInputError(
+                    f"{path!r} is a pipe, a socket or a device, and cannot be adopted: only regular "
+                    "files hold rows that stay.",
+                    hint="Remove it, or move it out of the directory.",
                 )
             if not is_listed(name):
                 raise InvalidInputError(
