@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from frames import setting
 from heads import head_key
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
@@ -339,27 +343,167 @@ def test_delta_table_whose_files_are_not_all_it_says_is_refused_by_name(wh, lake
     assert held(wh) == before
 
 
-MOMENTS = [
-    dt.datetime(2020, 1, 1, 12, 30, 5, 123456),
-    dt.datetime(1, 1, 1),
-    dt.datetime(9999, 12, 31),
+NEAR = [
+    dt.datetime(2020, 1, 1, 12, 30, 5, 123000),
+    dt.datetime(1969, 12, 31, 23, 59, 59),
+    dt.datetime(2200, 12, 31),
+    None,
 ]
+UTC = pa.timestamp("us", "UTC")
 
 
-def rewritten(home: Path, rows: pa.Table) -> None:
+def times_of(unit: str) -> pa.Table:
+    """Times without a zone at every depth."""
+    kind = pa.timestamp(unit)
+    columns = {
+        "c": pa.array(NEAR, kind),
+        "s": pa.array([{"at": time} for time in NEAR], pa.struct([("at", kind)])),
+        "l": pa.array([NEAR, [], None, [None]], pa.list_(kind)),
+        "m": pa.array([[("a", time)] for time in NEAR], pa.map_(pa.string(), kind)),
+        "n": [1, 2, 3, 4],
+    }
+    return pa.table(columns)
+
+
+def as_instants(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return UTC
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(as_instants(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, as_instants(kind.item_type))
+    return pa.list_(as_instants(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def instants_of(clocks: pa.Table) -> pa.Table:
+    return clocks.cast(pa.schema([(f.name, as_instants(f.type)) for f in clocks.schema]))
+
+
+def rewritten(home: Path, rows: pa.Table, row_group_size: int = 1) -> None:
     """Replace the one file of a table by other rows, as another writer writes them."""
     (log,) = (home / "_delta_log").glob("*.json")
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
         if "add" in action:
             file = home / action["add"]["path"]
-            pq.write_table(rows, file, row_group_size=1)
+            pq.write_table(rows, file, row_group_size=row_group_size)
             action["add"]["size"] = file.stat().st_size
     log.write_text("\n".join(map(json.dumps, actions)))
 
 
+@pytest.fixture
+def clocks(wh: Path, lake: lakebed.Repository, request: pytest.FixtureRequest) -> lakebed.Dataset:
+    """An adopted table whose file holds instants without a zone, several in a row group or one."""
+    unit, row_group_size = request.param
+    times = times_of(unit)
+    write_deltalake(wh / "two", instants_of(times))
+    rewritten(wh / "two", times, row_group_size)
+    return lake.adopt("two", delta=True)
+
+
+WITHOUT_ZONE = [(unit, size) for unit in ("ms", "us", "ns") for size in (1, 2, 10)]
+# Bounds that are equal, that differ, and that are of times before and after 1970.
+CONDITIONS = {
+    "c > '2020-01-01T12:30:05Z'": [1, 3],
+    "c <= '2020-01-01T13:30:05.123+01:00'": [1, 2],
+    "c = '1969-12-31T23:59:59Z'": [2],
+    "NOT (c = '1969-12-31T23:59:59Z')": [1, 3],
+    "c IN ('2200-12-31T00:00:00Z', '2200-12-30T15:00:00Z')": [3],
+    "c IS NULL": [4],
+    "c IS NULL OR c < '1970-01-01T00:00:00Z' AND n > 1": [2, 4],
+    "s.at > '2020-01-01T12:30:05Z'": [1, 3],
+    "c > '2201-01-01T00:00:00Z'": [],
+    "c > '2200-12-30T15:00:00Z'": [3],  # not in Tokyo, if the time were a local one
+}
+
+
+@pytest.mark.parametrize("clocks", WITHOUT_ZONE, indirect=True)
+def test_instants_without_a_zone_in_files_of_delta_are_read_as_utc(wh, lake, clocks):
+    instants = instants_of(times_of("ms"))
+    row_count = clocks.count()
+    rows = clocks.arrow().sort_by("n")
+
+    assert row_count == 4
+    assert rows == instants
+    assert rows == DeltaTable(wh / "two").to_pyarrow_table().cast(rows.schema)
+    for condition, ns in CONDITIONS.items():
+        view = clocks.where(condition)
+        assert sorted(view.arrow()["n"].to_pylist()) == ns, condition
+        assert view.count() == len(ns), condition
+        for column in ("c", "n"):  # the only column that is read, or a column beside it
+            assert view.arrow(columns=[column]).num_rows == len(ns), condition
+        text = condition.replace("Z'", "+00:00'")
+        assert lake.sql(f"SELECT n FROM two WHERE {text}").num_rows == len(ns), condition
+
+
+@pytest.mark.parametrize("clocks", [("us", 2)], indirect=True)
+def test_instants_without_a_zone_are_read_through_pushed_filters(clocks):
+    moment = dt.datetime(2020, 1, 1, 12, 30, 5, tzinfo=dt.UTC)
+    dataset = clocks.dataset()
+
+    assert dataset.to_table(filter=pc.field("c") > pa.scalar(moment)).num_rows == 2
+    assert pl.scan_pyarrow_dataset(dataset).filter(pl.col("c") > moment).collect().height == 2
+    assert duckdb.sql(f"SELECT n FROM dataset WHERE c > TIMESTAMPTZ '{moment}'").fetchall()
+
+
+@pytest.mark.parametrize("clocks", [("ms", 2), ("us", 10), ("ns", 2)], indirect=True)
+def test_instants_without_a_zone_are_changed_and_written_as_utc(wh, clocks):
+    instants = instants_of(times_of("ms"))
+    clocks.where("c > '2200-01-01T00:00:00Z'").update_rows({"n": 30})
+    clocks.where("c < '1970-01-01T00:00:00Z'").delete()
+    clocks.append(instants)
+    clocks.compact(gather=True)
+
+    assert sorted(clocks.arrow()["n"].to_pylist()) == [1, 1, 2, 3, 4, 4, 30]
+    assert clocks.where("c > '2020-01-01T12:30:05Z'").count() == 4
+    for path in clocks.dataset().files:
+        assert pq.read_schema(wh / path).field("c").type == UTC
+    assert [one for one in clocks.check(deep=True).findings if one.severity != "note"] == []
+
+
+@pytest.mark.parametrize("clocks", [("us", 2)], indirect=True)
+def test_instants_without_a_zone_are_found_by_an_index(clocks):
+    clocks.indices.build("c")
+
+    assert clocks.where("c = '1969-12-31T23:59:59Z'").arrow()["n"].to_pylist() == [2]
+    assert clocks.where("c = '1969-12-31T15:00:00Z'").count() == 0
+
+
+@pytest.mark.parametrize("clocks", [("us", 2)], indirect=True)
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_instants_without_a_zone_are_not_published_to_other_readers(clocks, kind):
+    with pytest.raises(InvalidInputError, match="Overwrite its partition"):
+        clocks.publish(kind)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("clocks", [("ms", 2), ("us", 10), ("ns", 1)], indirect=True)
+def test_instants_without_a_zone_are_the_same_in_spark_in_any_zone(spark, lake, clocks):
+    micros = [None if t is None else int(t.timestamp() * 1e6) for t in
+              (t and t.replace(tzinfo=dt.UTC) for t in NEAR)]  # fmt: skip
+    with setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
+        frame = clocks.spark(spark)
+        rows = frame.selectExpr(
+            "n", "unix_micros(c) c", "unix_micros(s.at) s", "unix_micros(m['a']) m"
+        )
+        later = frame.where("c > TIMESTAMP '2020-01-01 21:30:05'")  # nine hours after UTC
+        local = frame.where("s.at = TIMESTAMP '1970-01-01 08:59:59'")
+        viewed = clocks.where("c > '2020-01-01T12:30:05Z'").spark(spark)
+
+        assert [tuple(row)[1:] for row in rows.orderBy("n").collect()] == [
+            (t, t, t) for t in micros
+        ]
+        assert (later.count(), local.count(), viewed.count()) == (2, 1, 2)
+        with lakebed.spark.attach(spark, lake, sql=True):
+            spark.sql("DELETE FROM two WHERE c = TIMESTAMP '1970-01-01 08:59:59'").collect()
+            kept = spark.sql(
+                "SELECT n FROM two WHERE c > TIMESTAMP '1970-01-01 08:59:58'"
+            ).collect()
+        assert sorted(row.n for row in kept) == [1, 3]
+
+
 def test_clocks_that_files_hold_with_a_zone_are_refused(wh, lake):
-    clocks = pa.table({"c": pa.array(MOMENTS, pa.timestamp("us"))})
+    clocks = pa.table({"c": times_of("us")["c"]})
     write_deltalake(wh / "two", clocks)
     rewritten(wh / "two", clocks.cast(pa.schema([("c", pa.timestamp("us", "UTC"))])))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,6 +120,15 @@ def difference(footer: pq.FileMetaData, stored: Schema) -> str:
     return _difference(footer, stored, _reads_as)
 
 
+def delta_difference(footer: pq.FileMetaData, stored: Schema) -> str:
+    """Return why a data file of Delta does not fit its schema; empty if it does.
+
+    The schema of the table decides what a time is. Some writers leave the zone of an instant out of
+    files, and readers take such times as UTC.
+    """
+    return _difference(footer, stored, partial(_reads_as, takes_utc=True))
+
+
 def find_damaged_text(footer: pq.FileMetaData, stored: Schema) -> str:
     """Return which bound of a text column is not UTF-8; empty if all are.
 
@@ -214,16 +224,18 @@ def _widens_to(have: pa.DataType, wanted: pa.DataType) -> bool:
     return _reads_as(have, wanted)
 
 
-def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
+def _reads_as(have: pa.DataType, wanted: pa.DataType, *, takes_utc: bool = False) -> bool:
     """Return whether every reader reads one type of a file as another without loss.
 
     Args:
         have: The type in the file.
         wanted: The type to read it as.
+        takes_utc: Whether times without a zone are instants in UTC.
 
     Half floats are unknown to Spark, and some readers take unsigned numbers of 32 bits for negative
     ones: such columns are read as no other type.
     """
+    reads_as = partial(_reads_as, takes_utc=takes_utc)
     if pat.is_dictionary(have):
         have = have.value_type
     if have.equals(wanted) or pat.is_null(have):
@@ -244,19 +256,20 @@ def _reads_as(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pat.is_decimal(have) and pat.is_decimal(wanted):
         return bool(have.scale == wanted.scale and have.precision <= wanted.precision)
     if pat.is_timestamp(have) and pat.is_timestamp(wanted):
-        # INT96, which Spark writes by default, has no zone but is an instant. Other files without a
-        # zone could be read, but not filtered: Arrow does not compare an instant with their bounds.
-        return have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
+        # INT96, which Spark writes by default, has no zone but is an instant. The meaning of other
+        # times without a zone is known from the schema of a table only.
+        is_utc = takes_utc and have.tz is None
+        return is_utc or have.unit == "ns" or (have.tz is None) == (wanted.tz is None)
     if pat.is_list(have) or pat.is_large_list(have) or pat.is_fixed_size_list(have):
-        return bool(pat.is_list(wanted)) and _reads_as(have.value_type, wanted.value_type)
+        return bool(pat.is_list(wanted)) and reads_as(have.value_type, wanted.value_type)
     if pat.is_map(have) and pat.is_map(wanted):
-        return _reads_as(have.key_type, wanted.key_type) and _reads_as(
+        return reads_as(have.key_type, wanted.key_type) and reads_as(
             have.item_type, wanted.item_type
         )
     if pat.is_struct(have) and pat.is_struct(wanted):
         inner = {field.name: field.type for field in have}
         return all(
-            field.name not in inner or _reads_as(inner[field.name], field.type) for field in wanted
+            field.name not in inner or reads_as(inner[field.name], field.type) for field in wanted
         )
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ from lakebed.errors import (
 from lakebed.model.arrow_types import commented, type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
-from lakebed.model.predicate import TRUE, Predicate, map_leaves, roots_of
-from lakebed.model.schema import Schema, Type
+from lakebed.model.predicate import TRUE, NullCheck, Predicate, leaves, map_leaves, roots_of
+from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.store.base import Store
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 STREAM_BYTES = 256 * 2**20  # that are read ahead of a consumer that takes batch after batch
 _FOOTERS_AT_ONCE = 64
+_INSTANT = Primitive(Kind.TIMESTAMP)
 
 
 def output_schema(layout: Layout, columns: Sequence[str] | None) -> pa.Schema:
@@ -297,7 +298,9 @@ class _Part(_Filtered):
             SchemaMismatchError: A text is not; the message names the file.
         """
         for fragment in fragments:
-            scanner = self._dataset_of([fragment]).scanner(columns=list(dict.fromkeys(columns)))
+            scanner = _with_fragments(self.dataset, [fragment]).scanner(
+                columns=list(dict.fromkeys(columns))
+            )
             try:
                 for batch in scanner.to_batches():
                     _check_texts_of(batch)
@@ -336,7 +339,7 @@ class _Part(_Filtered):
 
         Arrow has no option for this: it reads all that it is given, until 1 GiB waits.
         """
-        self._read_footers(fragments)
+        _read_footers(self.dataset, fragments)
         most = self.ahead_bytes or 0
         portion: list[ds.ParquetFileFragment] = []
         room = most
@@ -355,18 +358,7 @@ class _Part(_Filtered):
 
     def _scanner(self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]) -> ds.Scanner:
         filters = None if self.is_single else self.row_groups
-        return self._dataset_of(fragments).scanner(columns=list(names), filter=filters)
-
-    def _dataset_of(self, fragments: list[ds.ParquetFileFragment]) -> ds.FileSystemDataset:
-        import pyarrow.dataset as ds  # loaded already, by `dataset_of`
-
-        whole = self.dataset
-        return ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
-
-    def _read_footers(self, fragments: list[ds.ParquetFileFragment]) -> None:
-        """Read the footers of several files side by side; the fragments keep them."""
-        if len(fragments) > 1:
-            self._dataset_of(fragments).scanner(columns=[]).count_rows()
+        return _with_fragments(self.dataset, fragments).scanner(columns=list(names), filter=filters)
 
     def _scan(
         self, fragments: list[ds.ParquetFileFragment], names: Sequence[str]
@@ -398,7 +390,7 @@ class _Part(_Filtered):
 
     def _pruned(self, fragments: list[ds.ParquetFileFragment]) -> list[ds.ParquetFileFragment]:
         """Drop row groups that cannot match."""
-        self._read_footers(fragments)
+        _read_footers(self.dataset, fragments)
         return [
             fragment.subset(filter=self.row_groups, schema=self.dataset.schema)
             for fragment in fragments
@@ -544,26 +536,108 @@ def _parts(
         weaker = for_row_groups(_without(rest, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
         is_single = len(group.older.columns.intersection(group.older.held(needed))) == 1
-        is_exact = weaker == residual and not is_single
-        yield _Part(
-            dataset,
-            group.older,
-            tuple(names),
-            row_groups=to_arrow_expression(*group.older.in_files(weaker, types)),
-            rows=None if is_exact else RowFilter.of(residual, types),
-            rows_need=roots_of(residual, types),
-            is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
-            is_single=is_single,
-            is_frugal=is_frugal,
-            ahead_bytes=ahead_bytes,
-            is_foreign=is_foreign,
+        instants = _instants_in(weaker, types) if is_foreign else frozenset()
+        for files, unbounded in _by_zones(layout.name, dataset, group.older, instants):
+            pushed = _without(weaker, unbounded)
+            is_exact = pushed == residual and not is_single
+            yield _Part(
+                files,
+                group.older,
+                tuple(names),
+                row_groups=to_arrow_expression(*group.older.in_files(pushed, types)),
+                rows=None if is_exact else RowFilter.of(residual, types),
+                rows_need=roots_of(residual, types),
+                is_countable=is_whole and is_exact and has_truthful_bounds(residual, types),
+                is_single=is_single,
+                is_frugal=is_frugal,
+                ahead_bytes=ahead_bytes,
+                is_foreign=is_foreign,
+            )
+
+
+def _instants_in(predicate: Predicate, types: Mapping[str, Type]) -> frozenset[str]:
+    """Return the fields whose instants, at any depth, a condition compares."""
+    return frozenset(
+        roots_of(leaf, types)[0]
+        for leaf in leaves(predicate)
+        if types[leaf.column] == _INSTANT and not isinstance(leaf, NullCheck)
+    )
+
+
+def _by_zones(
+    name: str, dataset: ds.FileSystemDataset, older: OlderFiles, instants: frozenset[str]
+) -> Iterator[tuple[ds.FileSystemDataset, frozenset[str]]]:
+    """Divide files of other tools by the fields whose instants they hold without a zone.
+
+    Arrow reads such times as UTC, but fails to compare an instant with their bounds.
+
+    Args:
+        name: Name of the dataset, for errors.
+        dataset: The files.
+        older: Conversion of the files to the current schema.
+        instants: Fields whose bounds are to be compared; none leaves the files together.
+
+    Returns:
+        Files, and those of the fields whose bounds cannot be compared.
+
+    Cost:
+        The footers, which the fragments keep for the scan.
+    """
+    if not instants:
+        yield dataset, frozenset()
+        return
+    fragments = list(dataset.get_fragments())
+
+    def find_damaged() -> str:
+        for fragment in fragments:
+            try:
+                fragment.ensure_complete_metadata()
+            except (pa.ArrowException, OSError):
+                return str(fragment.path)
+        return ""
+
+    with translating(name, find_damaged):
+        _read_footers(dataset, fragments)
+    by_fields: dict[frozenset[str], list[ds.ParquetFileFragment]] = {}
+    for fragment in fragments:
+        held = fragment.physical_schema
+        unbounded = frozenset(
+            field
+            for field in instants
+            for column in held.get_all_field_indices(older.schema.stored_name(field))
+            if _lacks_zone(held.field(column).type)
         )
+        by_fields.setdefault(unbounded, []).append(fragment)
+    for unbounded, alike in by_fields.items():
+        yield _with_fragments(dataset, alike), unbounded
 
 
-def _without(predicate: Predicate, rebuilt: Mapping[str, Type]) -> Predicate:
-    """Return a weaker predicate, without conditions on columns that do not exist yet."""
+def _lacks_zone(kind: pa.DataType) -> bool:
+    """Return whether a type is a time without a zone, or a record that holds one."""
+    if pa.types.is_struct(kind):
+        return any(_lacks_zone(field.type) for field in kind)
+    return bool(pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+def _with_fragments(
+    whole: ds.FileSystemDataset, fragments: list[ds.ParquetFileFragment]
+) -> ds.FileSystemDataset:
+    """Return some fragments of a dataset as another one."""
+    import pyarrow.dataset as ds  # loaded already, by `dataset_of`
+
+    return ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+
+
+def _read_footers(dataset: ds.FileSystemDataset, fragments: list[ds.ParquetFileFragment]) -> None:
+    """Read the footers of several files side by side; the fragments keep them."""
+    if len(fragments) > 1:
+        _with_fragments(dataset, fragments).scanner(columns=[]).count_rows()
+
+
+def _without(predicate: Predicate, fields: Collection[str]) -> Predicate:
+    """Return a weaker predicate, without conditions on some fields."""
     return map_leaves(
-        predicate, lambda leaf: TRUE if leaf.column.partition(".")[0] in rebuilt else leaf
+        predicate, lambda leaf: TRUE if leaf.column.partition(".")[0] in fields else leaf
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet as pq
 
+from lakebed.arrow.footers import difference
 from lakebed.errors import CommitConflictError, InvalidInputError
 from lakebed.model.declared import Check
 from lakebed.model.partition import PartitionStrategy
@@ -116,6 +117,7 @@ class ForeignTable:
         files: The live files by key.
         log: The versions that were there when the table was read.
         check_footer: Check for the footer of each live file.
+        differs: Returns why a file does not fit the fields that files hold; empty if it does.
         notes: Differences between the table and the dataset.
         history: The versions of its log, oldest first, up to this one; empty if not requested.
         field_ids: Ids of the columns by path, if files have them; see
@@ -132,6 +134,7 @@ class ForeignTable:
     files: Mapping[str, ForeignFile]
     log: ForeignLog
     check_footer: CheckFooter
+    differs: Callable[[pq.FileMetaData, Schema], str] = difference
     notes: tuple[str, ...] = ()
     history: tuple[ForeignVersion, ...] = ()
     field_ids: Mapping[str, int] | None = None

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from lakebed import by
+from lakebed.arrow.footers import delta_difference
 from lakebed.common.decoding import UNREADABLE
 from lakebed.errors import (
     CorruptMetadataError,
@@ -103,6 +104,7 @@ def read_table(store: Store, name: str, *, with_history: bool = False) -> Foreig
             files=files,
             log=log,
             check_footer=lambda _: "",
+            differs=delta_difference,
             history=read_history(table, log_copy, times, title, name, check_protocol)
             if with_history
             else (),

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 
-from lakebed.arrow.footers import difference, read_footers
+from lakebed.arrow.footers import read_footers
 from lakebed.arrow.workers import Workers
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.errors import (
@@ -135,6 +135,7 @@ def _found(
         lambda _: table.schema,
         check_file,
         on_progress,
+        differs=table.differs,
         known=known,
         remedy=table.remedy,
         checks=table.checks,
@@ -206,7 +207,7 @@ def _history(
         except LakebedError as exc:
             unfit[key] = exc.message.rstrip(".")
             continue
-        reason = difference(footer, stored)
+        reason = table.differs(footer, stored)
         if reason:
             unfit[key] = f"{key!r} does not fit the newest schema: {reason}"
         sound[key] = footer
