@@ -49,9 +49,24 @@ def test_version_is_called_as_elsewhere_too(name: str) -> None:
     ],
 )
 def test_time_without_zone_is_utc(text: str, hour: int) -> None:
-    options = ReadOptions.parse(PATH | {"timestampAsOf": text})
+    options = ReadOptions.parse(PATH | {"timestamp": text})
 
     assert options.time == dt.datetime(2013, 6, 1, hour, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize("parse", [ReadOptions.parse, StreamReadOptions.parse])
+def test_times_under_names_of_other_formats_need_a_zone(parse: Any) -> None:
+    name = "timestampAsOf" if parse == ReadOptions.parse else "startingTimestamp"
+    for text in ("2013-06-01", "2013-06-01 12:00:00", "20130601", "201306011200", "1 June 2013"):
+        for spelling in (name, name.lower()):
+            with pytest.raises(
+                InvalidInputError, match=f"{name} is '{text}'.* zone of the session"
+            ):
+                parse(PATH | {spelling: text})
+    for text in ("2013-06-01T12:00Z", "2013-06-01 14:00:00+02:00", "20130601T1200Z", "1370088000"):
+        options = parse(PATH | {name: text})
+        time = options.time if isinstance(options, ReadOptions) else options.starting_time
+        assert time == dt.datetime(2013, 6, 1, 12, tzinfo=dt.UTC)
 
 
 def test_columns_may_be_a_json_list() -> None:

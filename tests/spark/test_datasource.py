@@ -75,7 +75,7 @@ def test_all_fields_are_read_in_their_order(spark: Any, read_only: Any) -> None:
         ({"where": "dt = '2020-01-02' AND n > 40"}, 7),
         ({"version": 1}, 72),
         ({"versionAsOf": 0}, 0),
-        ({"timestampAsOf": "2100-01-01"}, 73),
+        ({"timestampAsOf": "2100-01-01T00:00:00Z"}, 73),
     ],
 )
 def test_options_say_which_rows_of_which_version(

@@ -17,7 +17,7 @@ from lakebed.common.redaction import StorageOptions
 from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.drift import Types, UnknownColumns
-from lakebed.model.moments import to_moment
+from lakebed.model.moments import names_zone, to_moment
 from lakebed.model.names import nearest, split_names
 from lakebed.model.uri import KINDS, Address, parse_uri
 
@@ -38,6 +38,8 @@ _OF_CATALOGS = (
     *("table_type",),
 )
 
+# Names of other formats; theirs are times in the zone of the session.
+_IN_ZONE_OF_SESSION = ("timestampAsOf", "startingTimestamp")
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
 
@@ -170,18 +172,35 @@ class OptionTexts:
     def moment(self, *spellings: str) -> dt.datetime | None:
         """Take an option that is a time or a day; without zone it is UTC.
 
+        Under a name that Spark's users know from other formats, such a time would be one in the
+        zone of the session, which Spark does not pass to a data source. So it is refused there.
+
         Raises:
-            InvalidInputError: The value is not a time.
+            InvalidInputError: The value is not a time, or has no zone where it needs one.
         """
+        spark_names = [name for name in spellings if name in _IN_ZONE_OF_SESSION]
+        is_local = any(name.lower() in self._left for name in spark_names)
         text = self.text(*spellings)
         if text is None:
             return None
         try:
-            return to_moment(text.strip())
+            moment = to_moment(text.strip())
         except InvalidInputError as exc:
             raise InvalidInputError(
                 f"Option {spellings[0]}: {exc.message}", hint=exc.hint
             ) from None
+        if is_local and not names_zone(text.strip()):
+            others = [name for name in spellings if name not in spark_names]
+            as_utc = "".join(
+                f" Or give the option {name}, which takes it as UTC." for name in others
+            )
+            raise InvalidInputError(
+                f"Option {spark_names[0]} is {text!r}, a time without a zone, and Spark does not pass "
+                "the zone of the session to a data source.",
+                hint="Add the zone, as in 2026-01-31T12:00:00+09:00 or 2026-01-31T12:00:00Z."
+                + as_utc,
+            )
+        return moment
 
     def choice(self, name: str, allowed: Collection[str]) -> str | None:
         """Take an option that is one of a few words.

@@ -85,6 +85,25 @@ def to_moment(value: object, *, now: dt.datetime | None = None) -> dt.datetime:
     return moment
 
 
+def names_zone(text: str) -> bool:
+    """Return whether a time as text is the same in every zone: it has a zone, is a number or `now`.
+
+    Examples:
+        >>> names_zone("2015-03-20 12:00+01:00"), names_zone("1426809600")
+        (True, True)
+        >>> names_zone("2015-03-20"), names_zone("20150320"), names_zone("20 March 2015")
+        (False, False, False)
+    """
+    if (
+        text == "now"
+        or _number_in(text) is not None
+        or (text.endswith("Z") and _date_in_digits(text) is not None)
+    ):
+        return True
+    match = _ISO.fullmatch(text)
+    return match is not None and match.groups()[-1] is not None
+
+
 def to_epoch_ms(value: object, *, now: dt.datetime | None = None) -> int:
     """Return a time as whole milliseconds since the epoch; fractions are cut off.
 
