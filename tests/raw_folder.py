@@ -29,7 +29,7 @@ class Folder:
         self.ingest = Ingest(
             name="daily",
             into=f"{self.lake}/numbers",
-            source=FromFiles(paths=self.folder),
+            source=FromFiles(paths=self.folder, supersede="path"),
             create=NUMBERS,
         )
         self._clock = 1_600_000_000

@@ -155,7 +155,7 @@ def test_first_load_and_ingest_insert_and_a_changed_file_replaces(tmp_path) -> N
     ingest = Ingest(
         name="raw",
         into=str(tmp_path / "lake/raw"),
-        source=FromFiles(paths=[str(tmp_path / "in")]),
+        source=FromFiles(paths=[str(tmp_path / "in")], supersede="path"),
         format="json",
     )
     (tmp_path / "in").mkdir()

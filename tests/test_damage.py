@@ -358,7 +358,7 @@ def test_rows_beside_those_of_a_replaced_raw_file_are_not_written_anew_from_a_da
     ingest = lakebed.Ingest(
         name="numbers",
         into=f"{tmp_path}/lake/d",
-        source=lakebed.FromFiles(paths=folder),
+        source=lakebed.FromFiles(paths=folder, supersede="path"),
         format="json",
         create=DatasetDescriptor(schema=pa.schema([("n", pa.int64()), ("x", pa.float64())])),
     )

@@ -55,7 +55,7 @@ class Lake:
             ingest=lakebed.Ingest(
                 name="sales",
                 into=str(self.root / "lake" / "sales"),
-                source=lakebed.FromFiles(paths=str(self.root / "in")),
+                source=lakebed.FromFiles(paths=str(self.root / "in"), supersede="path"),
                 create=lakebed.DatasetDescriptor(schema=SALES, partition_by="shop"),
                 max_rejects=1,
             ),

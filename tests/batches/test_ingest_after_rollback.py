@@ -33,7 +33,7 @@ class Folder:
         self.ingest = Ingest(
             name="lines",
             into=f"{directory}/lake/d",
-            source=FromFiles(paths=self.raw / "*.jsonl"),
+            source=FromFiles(paths=self.raw / "*.jsonl", supersede="path"),
             create=LINES,
             max_rejects=1,  # a file that is empty by now shall replace rows all the same
         )

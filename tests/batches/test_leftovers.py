@@ -42,7 +42,7 @@ def ingest_of(folder: Path) -> Ingest:
     return Ingest(
         name="daily",
         into="memory://unused/d",
-        source=FromFiles(paths=folder / "in"),
+        source=FromFiles(paths=folder / "in", supersede="path"),
         format="json",
         create=EVENTS,
     )

@@ -140,7 +140,7 @@ class Lake:
 
     def ingest(self, **others: Any) -> lakebed.Ingest:
         told = {"name": "sensors", "into": f"{LAKE}/readings", "create": READINGS}
-        source = lakebed.FromFiles(paths=f"{RAW}/readings/")
+        source = lakebed.FromFiles(paths=f"{RAW}/readings/", supersede="path")
         return lakebed.Ingest(**{**told, "source": source, **others})
 
     def command(self, *words: str) -> str:

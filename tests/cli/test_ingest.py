@@ -116,7 +116,8 @@ def test_options_that_hints_name_go_with_a_file(cli, place) -> None:
     assert "--max-rejects 1" in kept_back.stderr
     taken = cli.json("ingest", "n.toml", "--local", "--max-rejects", "1", "--allow-truncated")
     assert taken["kept_back_count"] == 0
-    assert "--supersede" in cli.error("ingest", "n.toml", "--supersede", "path")["message"]
+    wrong = cli.error("ingest", "n.toml", "--supersede", "span")
+    assert "supersede is 'span'" in wrong["message"]
 
 
 def test_the_quarantine_is_readable_at_80_columns(cli, place, monkeypatch) -> None:
@@ -152,16 +153,17 @@ def test_programs_are_told_which_file_is_kept_back_and_why(cli, place) -> None:
     cli("ingest", "in", *OPTIONS)
     (place / "in" / "b.jsonl").write_text('{"n": "two"}\n')
 
-    checked = cli.json("ingest", "in", "--into", "lake/n", "--local", "--dry-run")
-    told = cli.json("ingest", "in", "--into", "lake/n", "--local", exit_code=2)
+    options = ("--into", "lake/n", "--local", "--supersede", "path")
+    checked = cli.json("ingest", "in", *options, "--dry-run")
+    told = cli.json("ingest", "in", *options, exit_code=2)
 
     assert checked["left_out"] == []
     (left,) = told["left_out"]
     assert (left["location"], left["why"]) == (str(place / "in" / "b.jsonl"), "rejects")
     assert left["is_kept_back"]
     assert "does not fit" in left["detail"]
-    assert "left out" not in cli("ingest", "in", "--into", "lake/n", "--local", exit_code=2).stdout
-    dry = cli.json("ingest", "in", "--into", "lake/n", "--local", "--dry-run", exit_code=2)
+    assert "left out" not in cli("ingest", "in", *options, exit_code=2).stdout
+    dry = cli.json("ingest", "in", *options, "--dry-run", exit_code=2)
     assert dry["left_out"] == told["left_out"], "as the run, once it is known"
 
 

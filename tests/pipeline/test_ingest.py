@@ -518,7 +518,7 @@ def test_a_file_of_a_folder_is_read_again_when_it_has_changed(tmp_path) -> None:
     ingest = Ingest(
         name="numbers",
         into=f"{tmp_path}/lake/numbers",
-        source=FromFiles(paths=tmp_path / "*.csv"),
+        source=FromFiles(paths=tmp_path / "*.csv", supersede="path"),
         create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
     )
     ingest.run()
@@ -536,7 +536,7 @@ def numbers_of(folder, paths, name: str = "numbers") -> Ingest:
     return Ingest(
         name=name,
         into=f"{folder}/lake/numbers",
-        source=FromFiles(paths=paths),
+        source=FromFiles(paths=paths, supersede="path"),
         create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
     )
 

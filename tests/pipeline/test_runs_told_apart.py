@@ -43,7 +43,7 @@ def test_runs_over_a_folder_are_named_by_their_files(tmp_path: Path, folder: Pat
     (folder / "monday.jsonl").write_text('{"n": 1}\n')
     ingest.run()
     for name in ("tuesday", "wednesday", "thursday"):
-        (folder / f"{name}.jsonl").write_text('{"n": 2}\n')
+        (folder / f"{name}.jsonl").write_text(f'{{"n": {len(name)}}}\n')
     ingest.run()
     (folder / "monday.jsonl").write_text('{"n": 1}\n{"n": 3}\n')
     ingest.run()

@@ -490,7 +490,7 @@ def ingest(doing: Doing) -> None:
     report = lakebed.Ingest(
         name="raw",
         into=f"memory://schedule/{NAME}",
-        source=lakebed.FromFiles(paths=f"{raw_folder()}/*.jsonl"),
+        source=lakebed.FromFiles(paths=f"{raw_folder()}/*.jsonl", supersede="path"),
         format="json",
         max_rejects=0.9,
         commit=doing.options,

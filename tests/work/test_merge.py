@@ -819,7 +819,7 @@ class TestRuns:
         ingest = lakebed.Ingest(
             name="changes",
             into=f"{tmp_path}/lake/d",
-            source=lakebed.FromFiles(paths=f"{raw}/"),
+            source=lakebed.FromFiles(paths=f"{raw}/", supersede="path"),
             create=DatasetDescriptor(schema=SCHEMA),
         )
         ingest.run()

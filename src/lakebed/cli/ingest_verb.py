@@ -45,7 +45,6 @@ from lakebed.pipeline.candidates import Supersede
 _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 # Options that replace a key of a declaration.
 _OVERRIDES = ("supersede", "max_rejects", "allow_truncated", "unknown")
-_OF_ARCHIVES = "--supersede applies only to files of an archive"
 _LACKS_FIELD = "the first: Unknown "  # in the detail of a file with a field that the dataset lacks
 _MAX_NAMED = 5  # held or kept-back files in notes
 
@@ -77,9 +76,9 @@ _MAX_NAMED = 5  # held or kept-back files in notes
 @click.option(
     "--supersede",
     type=click.Choice(get_args(Supersede)),
-    help="With an archive: among files with the same what, where, start and work id (and path), only "
-    "the one stored last counts; with id, each file counts.  [default: no file replaces another; a "
-    "possible newer state of a file is kept back]",
+    help="Of an archive: among files with the same what, where, start and work id (and path), only "
+    "the one stored last counts. Of a folder: other content at a path replaces the earlier rows "
+    "(path). With id, each file counts.  [default: a possible newer state of a file is kept back]",
 )
 @storage_option
 @click.option("--into", metavar="DATASET", help="The dataset, as LOCATION/NAME.")
@@ -186,9 +185,10 @@ def ingest(
 ) -> None:
     """Read raw files into a dataset, each once.
 
-    New and changed files become one batch in one commit; files that were read before are skipped, so
-    the command can run at any time. The rows of a changed file replace its earlier ones; a file
-    replaces another one only by --supersede. Rows that do not fit go to the dataset NAME_quarantine,
+    New and grown files become one batch in one commit; files that were read before are skipped, so
+    the command can run at any time. The rows of a file that begins as before replace its earlier
+    ones, also if it was renamed by a rotation; copies are left out; other content at a path replaces
+    rows only by --supersede. Rows that do not fit go to the dataset NAME_quarantine,
     with the reason, the file and the line.
 
     A file that cannot be trusted is kept back, and the exit code is 2: it is truncated or damaged,
@@ -322,19 +322,17 @@ def _declared(arguments: Sequence[str], given: Mapping[str, object]) -> Ingest:
         if others:
             message = f"{arguments[0]} declares the whole ingest; leave {', '.join(others)} out."
             raise click.UsageError(message, context)
-        return _overridden(context, Ingest.from_toml(arguments[0]), given)
+        return _overridden(Ingest.from_toml(arguments[0]), given)
     return _from_options(context, arguments, **given)  # type: ignore[arg-type]  # from click
 
 
-def _overridden(context: click.Context, declared: Ingest, given: Mapping[str, object]) -> Ingest:
+def _overridden(declared: Ingest, given: Mapping[str, object]) -> Ingest:
     """Return a declared ingest in which options replace keys for this run."""
     chosen: dict[str, Any] = {
         name: given[name] for name in _OVERRIDES if given[name] not in (None, False)
     }
     supersede = chosen.pop("supersede", None)
     if supersede is not None:
-        if isinstance(declared.source, FromFiles):
-            raise click.UsageError(_OF_ARCHIVES, context)
         chosen["source"] = replace(declared.source, supersede=supersede)
     return replace(declared, **chosen)
 
@@ -388,10 +386,13 @@ def _from_options(
             storage_options=storage_options,
             **question,  # type: ignore[arg-type]  # checked by itself
         )
-    elif supersede is not None:
-        raise click.UsageError(f"{_OF_ARCHIVES}: give --from-archive.", context)
     else:
-        source = FromFiles(paths=arguments, storage_options=storage_options, levels=levels)
+        source = FromFiles(
+            paths=arguments,
+            storage_options=storage_options,
+            levels=levels,
+            supersede=supersede,  # type: ignore[arg-type]  # checked by itself
+        )
     return Ingest(
         name=run or name,
         into=f"{location}/{name}",
@@ -521,9 +522,11 @@ def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
         output.note(f"Held: {entry.name}: {entry.detail}.")
     if len(held) > _MAX_NAMED:
         output.note(f"Held: {len(held) - _MAX_NAMED:,} more.")
-    copies = sum(entry.why == "copy" for entry in left_out)
+    copies = [entry for entry in left_out if entry.why == "copy"]
     if copies:
-        output.note(f"Files left out: {copies:,}, unchanged copies of files pushed before.")
+        first = copies[0]
+        example = "" if first.pushed_from else f", such as {first.name}, {first.detail}"
+        output.note(f"Files left out: {len(copies):,}, unchanged copies of others{example}.")
     kept_back = [entry for entry in left_out if entry.is_kept_back]
     for entry in kept_back[:_MAX_NAMED]:
         output.note(f"Kept back: {entry.name}: {entry.detail}.")

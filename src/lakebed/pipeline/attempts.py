@@ -7,7 +7,7 @@ lacked. All other files are tried again only by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, cast
@@ -16,7 +16,7 @@ from lakebed.arrow.reading.files import without_parents
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.common.given import FileNames, given_files
 from lakebed.errors import InvalidInputError
-from lakebed.state.sources import SourceFile
+from lakebed.state.sources import SourceFile, Sources
 from lakebed.work.ingest.due import Candidate, LeftOut, Why
 
 REJECTED = "rejected"
@@ -137,3 +137,44 @@ class Attempts:
         if self.again.rejected or self.again.named(candidate):
             return None
         return LeftOut.of(candidate, cast(Why, refusal.why), refusal.detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFiles:
+    """The files that were read before.
+
+    Attributes:
+        known: The whole record of them.
+        alive: Files that are current, or have rows in the dataset.
+        current: Keys of the files that are current.
+        row_counts: Rows in the dataset of each file, by key.
+        batch_ids: Ids of all batches that files were read into.
+        attempts: Outcomes of earlier attempts.
+    """
+
+    known: Sources
+    alive: tuple[SourceFile, ...]
+    current: frozenset[str]
+    row_counts: Mapping[str, int]
+    batch_ids: frozenset[int]
+    attempts: Attempts
+
+    def holds(self, files: Sequence[SourceFile], candidate: Candidate) -> bool:
+        """Return whether an unchanged raw file is the only one of `files`, and is fully read."""
+        return (
+            len(files) == 1
+            and files[0].key in self.current
+            and files[0].fingerprint == candidate.fingerprint
+            and not self.attempts.is_wanted(candidate, files[0])
+            and not self._gives_more(files[0], candidate)
+        )
+
+    def _gives_more(self, file: SourceFile, candidate: Candidate) -> bool:
+        """Return whether a file is read again without request, since it may give more rows.
+
+        If rows of it were deleted or changed, reading it again would bring these back.
+        """
+        return (
+            self.attempts.waits(candidate, file, self.batch_ids)
+            and self.row_counts.get(file.key, 0) == file.row_count
+        )

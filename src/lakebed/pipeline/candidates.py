@@ -19,8 +19,8 @@ from lakebed.common.redaction import StorageOptions
 from lakebed.errors import InvalidInputError
 from lakebed.model.locations import refuse_credentials
 from lakebed.model.moments import bound_to_epoch_ms
-from lakebed.state.sources import Sought
-from lakebed.work.ingest.due import FILE, Candidate, LeftOut
+from lakebed.state.sources import FILE, Sought
+from lakebed.work.ingest.due import Candidate, LeftOut
 
 Supersede = Literal["path", "span", "id"]
 """The rule by which an archived file replaces another.
@@ -28,6 +28,9 @@ Supersede = Literal["path", "span", "id"]
 `path`: the last stored of the files with the same what, where, start, work id and path replaces the
 others. `span`: the same, for any paths. `id`: no file replaces another.
 """
+
+SupersedePath = Literal["path", "id"]
+"""The rules of `Supersede` that files of folders have."""
 
 _AGO = re.compile(r"-[0-9]{1,6}\s*[smhdw]")
 
@@ -89,6 +92,9 @@ class FromFiles:
         storage_options: Settings of the object store of a URL; secrets are never displayed.
         may_be_empty: Allow that there are no files yet, such as for `Ingest.follow`.
         levels: Whether folders `name=value` hold values of the rows, or are plain folders.
+        supersede: The meaning of other content at the path of a file that was read, if it does not
+            begin with the content that was read. `path`: it replaces the rows. `id`: it is a file of
+            its own, as is a copy of another file. None for no rule: the file is kept back.
 
     >>> FromFiles(paths=["in/*.jsonl.gz"]).paths
     ('in/*.jsonl.gz',)
@@ -98,6 +104,7 @@ class FromFiles:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     may_be_empty: bool = False
     levels: bool = True
+    supersede: SupersedePath | None = None
 
     def __init__(
         self,
@@ -106,13 +113,19 @@ class FromFiles:
         storage_options: Mapping[str, str] | None = None,
         may_be_empty: bool = False,
         levels: bool = True,
+        supersede: SupersedePath | None = None,
     ) -> None:
         """Name the files.
 
         Raises:
             InvalidInputError: No path is given, or it is standard input, which cannot be read
-                again.
+                again. Or the rule of superseding is unknown.
         """
+        if supersede not in (None, *get_args(SupersedePath)):
+            raise InvalidInputError(
+                f"supersede is {supersede!r}, which is not a rule for files of folders.",
+                hint="Give 'path' or 'id', or leave it out.",
+            )
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         texts = tuple(refuse_credentials(os.fspath(path)) for path in given)
         if not texts or STDIN in texts:
@@ -124,6 +137,7 @@ class FromFiles:
         object.__setattr__(self, "storage_options", StorageOptions(storage_options or {}))
         object.__setattr__(self, "may_be_empty", may_be_empty)
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "supersede", supersede)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +147,7 @@ class Candidates:
     Attributes:
         format: Format of all files.
         files: The files, each once.
-        supersede: The rule by which archived files replace others.
+        supersede: The rule by which files replace others.
         retracted: Archived files that are retracted.
         left_out: The retracted files for the report.
     """
@@ -188,7 +202,9 @@ def find_candidates(
         first: dict[str, Candidate] = {}
         for slot, real in real_slots(by_slot).items():
             first.setdefault(real, by_slot[slot])
-        return Candidates(format=found_format, files=tuple(first.values()))
+        return Candidates(
+            format=found_format, files=tuple(first.values()), supersede=source.supersede
+        )
     if format is None:
         raise InvalidInputError(
             "The format of archived files is missing.", hint="Give format, such as 'json'."

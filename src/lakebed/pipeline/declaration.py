@@ -215,7 +215,10 @@ class _Ingest(_Table):
     end: _Moment = None
     supersede: Annotated[
         Literal["path", "span", "id"] | None,
-        _about("The rule by which an archived file replaces another."),
+        _about(
+            "The rule by which an archived file replaces another; of a folder, whether other content "
+            "at the path of a file replaces it (path), or is a file of its own (id)."
+        ),
     ] = None
     unknown: Annotated[
         Literal["reject", "ignore", "keep"], _about("Handling of fields that the dataset lacks.")
@@ -724,11 +727,15 @@ class _Builder:
         return FromTable(**given, may_be_empty=table.may_be_empty)
 
     def _files(self, table: _Source, rules: _Ingest) -> FromFiles | None:
-        for name in ("start", "end", "supersede"):
+        for name in ("start", "end"):
             if getattr(rules, name) is not None:
                 self.mistakes.add(
                     ("ingest", name), "it is for files of an archive.", "Leave it out."
                 )
+        with self.mistakes.at("ingest", "supersede"):
+            FromFiles(paths="in", supersede=rules.supersede)  # type: ignore[arg-type]  # checked
+        if self.mistakes.has("ingest", "supersede"):
+            return None
         with self.mistakes.at("source", "paths"):
             paths = [table.paths] if isinstance(table.paths, str) else table.paths or []
             return FromFiles(
@@ -736,6 +743,7 @@ class _Builder:
                 storage_options=table.storage_options,
                 may_be_empty=table.may_be_empty,
                 levels=table.levels is not False,
+                supersede=rules.supersede,  # type: ignore[arg-type]  # checked
             )
         return None
 

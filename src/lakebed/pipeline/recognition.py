@@ -1,7 +1,7 @@
 """Recognition of raw files: those read before, those that replace others, those left out.
 
-An archived file is identified by its id, a file of a folder by its path. It replaces another only
-if the user has declared so. If two archived files have the same metadata (what, where, start, work
+An archived file is identified by its id; see `lineages` for files of folders. It replaces another
+only if the user has declared so. If two archived files have the same metadata (what, where, start, work
 id and path) but different contents, one may be a correction of the other or a file of its own:
 reading both could double rows, and replacing one could lose some. So the later one is kept back
 until the user declares which it is.
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lakebed.archive import ArchiveRecord
-from lakebed.pipeline.attempts import Attempts
+from lakebed.pipeline.attempts import Attempts, PastFiles
 from lakebed.pipeline.candidates import Candidates, Supersede, real_slots
+from lakebed.pipeline.lineages import find_due_in_folders
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
 
@@ -48,7 +49,7 @@ def find_due(
         for key, row_count in known.runs.get(label, ()):
             row_counts[key] += row_count
     alive = tuple(file for file in known.files if file.key in current or file.key in row_counts)
-    past = _Past(
+    past = PastFiles(
         known=known,
         alive=alive,
         current=current,
@@ -71,7 +72,7 @@ def find_due(
         archived = [candidate for candidate in archived if candidate.name not in originals]
         due = _Archived(archived, withheld, past, candidates.supersede).due()
     else:
-        due = _due_of_folders(free, past)
+        due = find_due_in_folders(free, past, candidates.supersede)
     due = replace(due, left_out=(*due.left_out, *left_out, *candidates.left_out))
     kept_back = map(attempts.kept_back, due.files)
     return due.without({file.location: file for file in kept_back if file})
@@ -107,7 +108,7 @@ def _why_held(hold: Hold, candidate: Candidate) -> str:
 def _held_originals(
     candidates: Sequence[Candidate],
     withheld: Sequence[Candidate],
-    past: _Past,
+    past: PastFiles,
     supersede: Supersede | None,
 ) -> Mapping[str, Candidate]:
     """Return the held or retracted originals of files that are unchanged copies, by name of the copy.
@@ -138,78 +139,6 @@ def _copies_left_out(
     return left_out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Past:
-    """The files that were read before.
-
-    Attributes:
-        known: The whole record of them.
-        alive: Files that are current, or have rows in the dataset.
-        current: Keys of the files that are current.
-        row_counts: Rows in the dataset of each file, by key.
-        batch_ids: Ids of all batches that files were read into.
-        attempts: Outcomes of earlier attempts.
-    """
-
-    known: Sources
-    alive: tuple[SourceFile, ...]
-    current: frozenset[str]
-    row_counts: Mapping[str, int]
-    batch_ids: frozenset[int]
-    attempts: Attempts
-
-    def holds(self, files: Sequence[SourceFile], candidate: Candidate) -> bool:
-        """Return whether an unchanged raw file is the only one of `files`, and is fully read."""
-        return (
-            len(files) == 1
-            and files[0].key in self.current
-            and files[0].fingerprint == candidate.fingerprint
-            and not self.attempts.is_wanted(candidate, files[0])
-            and not self._gives_more(files[0], candidate)
-        )
-
-    def _gives_more(self, file: SourceFile, candidate: Candidate) -> bool:
-        """Return whether a file is read again without request, since it may give more rows.
-
-        If rows of it were deleted or changed, reading it again would bring these back.
-        """
-        return (
-            self.attempts.waits(candidate, file, self.batch_ids)
-            and self.row_counts.get(file.key, 0) == file.row_count
-        )
-
-
-def _due_of_folders(candidates: Sequence[Candidate], past: _Past) -> Due:
-    # A file that was recorded under another path to the same file keeps its slot.
-    noted = real_slots(file.slot for file in past.known.files)
-    slot_of = {real: slot for slot, real in noted.items()}
-    real = real_slots(candidate.slot for candidate in candidates)
-    slotted = [
-        candidate
-        if candidate.slot in noted
-        else replace(candidate, slot=slot_of.get(real[candidate.slot], real[candidate.slot]))
-        for candidate in candidates
-    ]
-    by_slot: dict[str, list[SourceFile]] = {}
-    for file in past.alive:
-        by_slot.setdefault(file.slot, []).append(file)
-    files = tuple(
-        candidate
-        for candidate in slotted
-        if not past.holds(by_slot.get(candidate.slot, ()), candidate)
-    )
-    return Due(
-        files=files,
-        replaces={
-            candidate.slot: tuple(by_slot[candidate.slot])
-            for candidate in files
-            if candidate.slot in by_slot
-        },
-        unchanged_count=len(slotted) - len(files),
-        known=past.known,
-    )
-
-
 class _Archived:
     """The archived files to read, chosen by groups of files that may represent the same data."""
 
@@ -217,7 +146,7 @@ class _Archived:
         self,
         candidates: Sequence[Candidate],
         withheld: Sequence[Candidate],
-        past: _Past,
+        past: PastFiles,
         supersede: Supersede | None,
     ) -> None:
         """Group the files.

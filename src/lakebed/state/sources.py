@@ -55,6 +55,21 @@ class FileRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     detail: str = ""
 
 
+class RawContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The uncompressed bytes of a raw file of a folder, or the first of them.
+
+    Attributes:
+        size_bytes: Number of bytes.
+        hash: First 16 bytes of their SHA-256, in hex.
+
+    >>> RawContent(size_bytes=0, hash="e3b0c44298fc1c149afbf4c8996fb924").size_bytes
+    0
+    """
+
+    size_bytes: int
+    hash: str
+
+
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A raw file that was read into a dataset.
 
@@ -76,6 +91,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         start: As recorded in the archive; aware, UTC.
         end: As recorded in the archive; aware, UTC.
         path: The path that it was pushed to the archive with. Older records lack it.
+        content: Size and hash of the bytes that were read of a file of a folder; None of an archived file.
         refusal: Reason why a part of it waits for another schema or rule; None if none does.
         attempt: In a quarantine, the batch that the file was read for.
         is_held: Whether it is held, so that no ingest reads it; set by `Dataset.sources.list`, and not
@@ -104,14 +120,15 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: _Time | None = None
     end: _Time | None = None
     path: str | None = None
+    content: RawContent | None = None
     refusal: FileRefusal | None = None
     attempt: int | None = None
     is_held: bool = False
 
     @property
     def name(self) -> str:
-        """The name of the file apart from its content: the id in the archive, else the slot."""
-        return name_of(self.slot, self.file_id)
+        """The name of the file apart from its content: the id in the archive, else the path or URL."""
+        return name_of(self.location, self.file_id)
 
     def _row_(self) -> dict[str, object]:
         return {
@@ -156,9 +173,12 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {"location": self.location, "held at": self.held_at, "reason": self.reason}
 
 
-def name_of(slot: str, file_id: str | None) -> str:
+FILE = "file:"
+
+
+def name_of(location: str, file_id: str | None) -> str:
     """Return the name of a raw file, independent of its content."""
-    return slot if file_id is None else f"id:{file_id}"
+    return f"{FILE}{location}" if file_id is None else f"id:{file_id}"
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -393,13 +413,16 @@ def changed_meanwhile(known: Sources, latest: Sources, mine: Sources) -> str | N
     # One archived file may have several slots, depending on the rule of the ingest.
     ids = {file.file_id for file in mine.files if file.file_id is not None}
     slots.update(slot for restoration in mine.restored for slot in restoration.current)
+    contents = {file.content for file in mine.files if file.content is not None}
     held = latest.held.keys() - known.held.keys()
     for file in mine.files:
         if file.name in held:
             return f"a hold of {file.location}, which was recorded meanwhile"
     keys = {file.key for file in known.files}
     for file in latest.files:
-        if file.key not in keys and (file.slot in slots or file.file_id in ids):
+        if file.key in keys:
+            continue
+        if file.slot in slots or file.file_id in ids or file.content in contents:
             return f"run {file.run!r}, which read {file.location} meanwhile"
     commits = {restoration.commit_id for restoration in known.restored}
     for restoration in latest.restored:

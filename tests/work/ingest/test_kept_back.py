@@ -130,7 +130,7 @@ def test_a_broken_file_of_a_folder_replaces_nothing(tmp_path: Path) -> None:
     ingest = Ingest(
         name="numbers",
         into=f"{tmp_path}/lake/numbers",
-        source=FromFiles(paths=file),
+        source=FromFiles(paths=file, supersede="path"),
         create=DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
     )
     pq.write_table(pa.table({"n": range(5)}), file)

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import fnmatch
 import glob
+import hashlib
 import lzma
 import os
 import re
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from lakebed.arrow.many_streams import MANY_STREAM_CODECS, open_streams
 from lakebed.arrow.reading.dialect import CsvOptions
-from lakebed.arrow.reading.hashes import check_hash, content_hash
+from lakebed.arrow.reading.hashes import HASH_BYTES, check_hash, content_hash
 from lakebed.arrow.reading.levels import AS_FOLDERS, batch_home, is_hidden, levels_of
 from lakebed.arrow.reading.owners import check_no_owner, keys_above, keys_near
 from lakebed.arrow.reading.transcoding import Transcoded
@@ -32,6 +33,7 @@ from lakebed.common.redaction import StorageOptions
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, ObjectNotFoundError, SchemaMismatchError
 from lakebed.model.keys import BATCH_ID, is_own_name
+from lakebed.state.sources import RawContent
 from lakebed.store.base import ObjectInfo, Store
 from lakebed.store.locate import allows_links, effective_options, open_store
 
@@ -80,14 +82,31 @@ _DELIMITERS = (",", ";", "\t", "|")  # the usual ones of CSV
 
 
 class Watch:
-    """Follows how much of a file has been read, while it is open.
+    """Follows what has been read of a file.
 
     Attributes:
         raw: Open file with its raw bytes.
+        bytes_read: The uncompressed bytes that the last opening has read; None if they are not hashed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_hashing: bool = False, first_bytes: int | None = None) -> None:
+        """Prepare to follow a file.
+
+        Args:
+            is_hashing: Whether its bytes are hashed.
+            first_bytes: Number of the first bytes that are hashed as well.
+        """
         self.raw: pa.NativeFile | None = None
+        self.bytes_read: HashingStream | None = None
+        self._is_hashing, self._first_bytes = is_hashing, first_bytes
+
+    def watched(self, raw: pa.NativeFile, stream: Any) -> Any:
+        """Return the uncompressed bytes of a file that was opened, as a stream that is watched."""
+        self.raw = raw
+        if not self._is_hashing:
+            return stream
+        self.bytes_read = HashingStream(stream, self._first_bytes)
+        return self.bytes_read
 
     @property
     def position(self) -> int:
@@ -95,6 +114,52 @@ class Watch:
         if self.raw is None or self.raw.closed or not self.raw.seekable():
             return 0
         return int(self.raw.tell())
+
+
+class HashingStream:
+    """A stream that hashes its bytes as they are read.
+
+    Attributes:
+        is_ended: True if it was read to its end, or as far as it can be.
+        first: Its first bytes, so many as asked for; None if fewer were read.
+    """
+
+    def __init__(self, source: Any, first_bytes: int | None = None) -> None:
+        self._source = source
+        self._digest = hashlib.sha256()
+        self._size_bytes = 0
+        self._first_bytes = first_bytes
+        self.is_ended = False
+        self.first: RawContent | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        try:
+            data = bytes(self._source.read(size) if size >= 0 else self._source.read())
+        except Exception:
+            self.is_ended = True
+            raise
+        self.is_ended = not data and size != 0
+        self._add(data)
+        return data
+
+    def _add(self, data: bytes) -> None:
+        missing = -1 if self._first_bytes is None else self._first_bytes - self._size_bytes
+        if 0 <= missing <= len(data) and self.first is None:
+            head = self._digest.copy()
+            head.update(data[:missing])
+            self.first = _content_of(head, self._size_bytes + missing)
+        self._digest.update(data)
+        self._size_bytes += len(data)
+
+    @property
+    def content(self) -> RawContent:
+        """The bytes that were read so far."""
+        return _content_of(self._digest, self._size_bytes)
+
+
+def _content_of(digest: Any, size_bytes: int) -> RawContent:
+    return RawContent(size_bytes=size_bytes, hash=digest.hexdigest()[: 2 * HASH_BYTES])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +174,7 @@ class RawFile:
         levels: Texts of the folders `name=value` above it, which belong to its rows; None for null.
         encoding: Encoding of its text; a byte order mark takes precedence.
         line_end: End of its lines: a newline, with or without a carriage return, or that alone.
+        first_bytes: Number of its first uncompressed bytes whose hash is wanted too; None for none.
         watch: Follows how much of it is read; None if nothing does.
     """
 
@@ -119,6 +185,7 @@ class RawFile:
     levels: Mapping[str, str | None] = field(default_factory=dict)
     encoding: str = "utf-8"
     line_end: str = "\n"
+    first_bytes: int | None = None
     watch: Watch | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -156,9 +223,7 @@ class RawFile:
     def open_bytes(self) -> Iterator[BinaryIO]:
         """Open the uncompressed bytes."""
         with self.open_raw() as raw, uncompressed(raw, self.codec_in(raw)) as stream:
-            if self.watch is not None:
-                self.watch.raw = raw
-            yield stream
+            yield stream if self.watch is None else self.watch.watched(raw, stream)
 
     def codec_in(self, raw: pa.NativeFile) -> str | None:
         """Return the compression of open bytes: by the first ones, where they are near.
@@ -252,6 +317,35 @@ class StoredFile(RawFile):
 def _pieces(raw: pa.NativeFile) -> Iterator[bytes]:
     while piece := raw.read(_PIECE_BYTES):
         yield piece
+
+
+def contents_of(
+    file: RawFile, sizes: Iterable[int] = ()
+) -> tuple[RawContent, dict[int, RawContent]]:
+    """Return the uncompressed content of a file, and its first bytes of some sizes.
+
+    Sizes beyond its end are left out. Of a damaged file the readable part counts.
+
+    Cost:
+        All of it.
+    """
+    parts: dict[int, RawContent] = {}
+    with file.open_bytes() as stream:
+        hashing = HashingStream(stream)
+        try:
+            for size in sorted(set(sizes)):
+                while hashing.content.size_bytes < size:
+                    wanted = min(_PIECE_BYTES, size - hashing.content.size_bytes)
+                    if not hashing.read(wanted):
+                        break
+                if hashing.content.size_bytes == size:
+                    parts[size] = hashing.content
+            while hashing.read(_PIECE_BYTES):
+                pass
+        except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as exc:
+            if isinstance(exc, OSError) and exc.errno is not None:
+                raise
+    return hashing.content, parts
 
 
 def _is_text(head: bytes) -> bool:
@@ -698,13 +792,28 @@ def _has_no_suffix(file: RawFile) -> bool:
 
 
 def format_of(location: str) -> FileFormat | None:
-    """Return the format of a file by its suffix, ignoring a compression; None if unknown."""
+    """Return the format of a file by its suffix; None if unknown.
+
+    A compression is ignored, and what a rotation has appended.
+
+    >>> format_of("app.jsonl.gz"), format_of("app.jsonl.1"), format_of("app.csv-20240101.zst")
+    ('json', 'json', 'csv')
+    """
     return _FORMAT_OF_SUFFIX.get(_suffix_of(location))
 
 
+def without_codec(location: str) -> str:
+    """Return a path or URL without the suffix of a compression."""
+    suffix = PurePosixPath(location).suffix
+    return location.removesuffix(suffix) if suffix.lower() in _CODEC_OF_SUFFIX else location
+
+
+# A number or a date behind the suffix.
+_ROTATED = re.compile(r"(?<=[a-z])[.-]\d[\d.\-_t:]*$")
+
+
 def _suffix_of(location: str) -> str:
-    path = PurePosixPath(location.lower())
-    return (path.with_suffix("") if path.suffix in _CODEC_OF_SUFFIX else path).suffix
+    return PurePosixPath(_ROTATED.sub("", without_codec(location.lower()))).suffix
 
 
 def common_format(files: Sequence[RawFile]) -> FileFormat:

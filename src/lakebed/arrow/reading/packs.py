@@ -4,39 +4,50 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from lakebed.arrow.reading.chunks import without_mark
-from lakebed.arrow.reading.files import STDIN, DamageError, RawFile, pieces_of
+from lakebed.arrow.reading.files import STDIN, DamageError, RawFile, Watch, pieces_of
 from lakebed.errors import FormatError, InvalidInputError
 
 SMALL_BYTES = 256 * 2**10  # measured: for larger files, what a file costs is less than its rows
 _PACK_BYTES = 2**20
 
 
-def packs_of(files: Sequence[RawFile]) -> Iterator[tuple[Sequence[RawFile], list[bytes]]]:
+def packs_of(
+    files: Sequence[RawFile], *, is_hashing: bool = False
+) -> Iterator[tuple[Sequence[RawFile], list[bytes]]]:
     """Yield the files in order: small ones together, with their texts, and each other by itself.
 
     A text is the whole content, uncompressed, without a byte order mark. A file by itself comes
     without one.
+
+    Args:
+        files: The files.
+        is_hashing: Whether the `watch` of a file with a text has its content.
     """
-    start, size_bytes = 0, 0
+    size_bytes = 0
+    pack: list[RawFile] = []
     texts: list[bytes] = []
-    for number, file in enumerate(files):
+    for file in files:
+        if is_hashing:
+            file = replace(file, watch=Watch(is_hashing=True, first_bytes=file.first_bytes))
         text = _text_of(file)
         if text is not None:
+            pack.append(file)
             texts.append(text)
             size_bytes += len(text)
             if size_bytes < _PACK_BYTES:
                 continue
         if texts:
-            yield files[start : start + len(texts)], texts
+            yield pack, texts
         if text is None:
             yield [file], []
-        start, size_bytes, texts = number + 1, 0, []
+        size_bytes, pack, texts = 0, [], []
     if texts:
-        yield files[start:], texts
+        yield pack, texts
 
 
 def _text_of(file: RawFile) -> bytes | None:

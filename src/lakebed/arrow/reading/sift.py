@@ -17,7 +17,7 @@ from lakebed.arrow.kernel import BatchTarget, KernelWriter
 from lakebed.arrow.reading.census import Census
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject, RejectKind
 from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
-from lakebed.arrow.reading.files import FileFormat, RawFile, Watch, reading
+from lakebed.arrow.reading.files import FileFormat, RawFile, Watch, contents_of, reading
 from lakebed.arrow.reading.level_columns import LevelReader
 from lakebed.arrow.reading.packs import packs_of
 from lakebed.arrow.reading.rejects import WAITING
@@ -37,6 +37,7 @@ from lakebed.errors import (
 )
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
+from lakebed.state.sources import RawContent
 from lakebed.state.written import Written, joined
 from lakebed.store.base import Store, delete_or_leave
 
@@ -59,6 +60,7 @@ class Job:
             whole, instead of being an error.
         stops_early: True if a worker stops at `ENOUGH_REJECTS`, since the result will not be used.
         unknown: Rule for fields that the dataset lacks.
+        is_hashing: True if the contents of the files are hashed as they are read.
     """
 
     target: BatchTarget
@@ -68,6 +70,11 @@ class Job:
     unknown: Unknown = "reject"
     rejects_files: bool = False
     stops_early: bool = False
+    is_hashing: bool = False
+
+    def watch(self, file: RawFile) -> Watch:
+        """Return a watch for a file that is opened."""
+        return Watch(is_hashing=self.is_hashing, first_bytes=file.first_bytes)
 
     def open_reader(self) -> LevelReader:
         """Return the reader of the files."""
@@ -93,6 +100,8 @@ class Counts:
             empty.
         refused_row_count: Rows of a refused file; None where they cannot be counted.
         ignored: Fields that were left out of the rows.
+        content: Size and hash of the bytes that were read; None if they were not hashed.
+        first_content: The first bytes of it, so many as asked for; None if it has fewer.
     """
 
     row_count: int
@@ -104,6 +113,8 @@ class Counts:
     refusal: str = ""
     refused_row_count: int | None = None
     ignored: Ignored = field(default_factory=Ignored)
+    content: RawContent | None = None
+    first_content: RawContent | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -286,7 +297,8 @@ def sift(
     one_by_one: Iterator[tuple[Sequence[RawFile], list[bytes]]] = (([file], []) for file in files)
     counts: dict[str, Counts] = {}
     try:
-        for pack, texts in packs_of(files) if is_packing else one_by_one:
+        packs = packs_of(files, is_hashing=job.is_hashing) if is_packing else one_by_one
+        for pack, texts in packs:
             for file, became in _sift_pack(
                 pack, texts, len(counts), job, reader, writer, rejects, on_rows
             ):
@@ -334,7 +346,8 @@ def _sift_pack(
     if len(texts) > 1:
         row_counts = _write_pack(files, texts, first, reader, writer)
         if row_counts is not None:
-            yield from zip(files, (Counts(count, 0) for count in row_counts), strict=True)
+            for file, count in zip(files, row_counts, strict=True):
+                yield file, _hashed(Counts(count, 0), file)
             return
         middle = len(files) // 2
         for part in (slice(0, middle), slice(middle, len(files))):
@@ -350,7 +363,23 @@ def _sift_pack(
             rejects.add(file, Reject(exc.message, 1, b"", exc.hint, "file"))
             yield file, Counts(0, 1, is_damaged=True)
         else:
-            yield file, _sift_file(looked_at, number, job, reader, writer, rejects, on_rows)
+            watched = replace(looked_at, watch=job.watch(file))
+            counts = _sift_file(watched, number, job, reader, writer, rejects, on_rows)
+            yield file, _hashed(counts, watched) if job.is_hashing else counts
+
+
+def _hashed(counts: Counts, file: RawFile) -> Counts:
+    """Return counts with the content of a file, which is read once more if it was not read to its end."""
+    read = None if file.watch is None else file.watch.bytes_read
+    if read is not None and read.is_ended:
+        return replace(counts, content=read.content, first_content=read.first)
+    if file.watch is None or counts.is_whole:
+        return counts
+    with reading(file.location):
+        size = file.first_bytes
+        content, parts = contents_of(replace(file, watch=None), () if size is None else (size,))
+    first = None if size is None else parts.get(size)
+    return replace(counts, content=content, first_content=first)
 
 
 def _write_pack(
@@ -391,8 +420,6 @@ def _sift_file(
         refusal = _refusal(file, reader)
     if refusal is not None:
         return _refuse(file, refusal, rejects)
-    watch = Watch()
-    file = replace(file, watch=watch)
     row_count = told_count = 0
     ignored = Ignored()
     with reading(file.location):
@@ -410,7 +437,7 @@ def _sift_file(
             added, left_out = _add(piece, file, number, writer, rejects)
             row_count, ignored = row_count + added, ignored + left_out
             if row_count - told_count >= _ROWS_TOLD:
-                on_rows(row_count - told_count, watch.position)
+                on_rows(row_count - told_count, 0 if file.watch is None else file.watch.position)
                 told_count = row_count
         piece = None if rejects.is_enough else _next_piece(pieces, file)
     return Counts(

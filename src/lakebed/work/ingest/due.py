@@ -10,17 +10,15 @@ from lakebed.archive import ArchiveRecord
 from lakebed.arrow.reading.files import RawFile
 from lakebed.commit import Commit
 from lakebed.state.scope import Nothing, Scope
-from lakebed.state.sources import SourceFile, Sources, name_of
-
-FILE = "file:"
+from lakebed.state.sources import FILE, RawContent, SourceFile, Sources, name_of
 
 Why = Literal["superseded", "copy", "held", "unclear", "damaged", "refused", "truncated", "rejects"]
 """Reason why a raw file is left out.
 
-`superseded`: another file replaces it, as requested. `copy`: it was pushed again unchanged. `held`:
-it is held, or its record is retracted.
+`superseded`: another file replaces it, as requested. `copy`: it was pushed again unchanged, or has
+the content of another file. `held`: it is held, or its record is retracted.
 The other reasons need a person's attention. `unclear`: it has the identity of a file that was read,
-but other content. `damaged`: it does not have the hash of its record. `refused`: its header or
+but other content, which does not begin with the one that was read. `damaged`: it does not have the hash of its record. `refused`: its header or
 schema does not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too many of
 its lines do not fit.
 """
@@ -37,17 +35,19 @@ class Candidate:
             on the files that were read before.
         fingerprint: Identifies the content among files of the slot.
         record: Record of the archive, if the file is from one.
+        continues: The content that it begins with, if its rows replace those of that content alone.
     """
 
     file: RawFile
     slot: str
     fingerprint: str
     record: ArchiveRecord | None = None
+    continues: RawContent | None = None
 
     @property
     def name(self) -> str:
         """Name of the file, independent of its content; see `lakebed.state.sources.name_of`."""
-        return name_of(self.slot, None if self.record is None else self.record.id)
+        return name_of(self.file.location, None if self.record is None else self.record.id)
 
     @classmethod
     def of_file(cls, file: RawFile) -> Self:
@@ -56,6 +56,15 @@ class Candidate:
         return cls(
             file=file, slot=f"{FILE}{file.location}", fingerprint=f"{file.size_bytes}@{changed}"
         )
+
+
+ContentKey = tuple[RawContent, tuple[str, ...]]
+"""The content of a file of a folder, and the folders `name=value` above it."""
+
+
+def content_key(content: RawContent, location: str) -> ContentKey:
+    """Return what decides the rows of a file: its content, and the folders `name=value` above it."""
+    return content, tuple(folder for folder in location.split("/")[:-1] if "=" in folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +124,8 @@ class Due:
         unchanged_count: Number of files that were read before and are unchanged.
         left_out: Files that are not read.
         known: All raw files that were read before.
+        contents: Locations of the files with rows in the dataset, by content, so that no copy of one
+            is read; of those of a folder.
         scope: Additional scope that the rows replace; None for the partitions that they touch.
         before: The commit of an earlier load of the run, if it was loaded.
     """
@@ -125,6 +136,7 @@ class Due:
     unchanged_count: int = 0
     left_out: tuple[LeftOut, ...] = ()
     known: Sources = field(default_factory=Sources)
+    contents: Mapping[ContentKey, str] | None = None
     scope: Scope | None = field(default_factory=Nothing)
     before: Commit | None = None
 

@@ -34,7 +34,7 @@ from lakebed.state.transaction import Transaction
 from lakebed.state.updates import update
 from lakebed.state.written import Written
 from lakebed.store.base import Store
-from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why
+from lakebed.work.ingest.due import Candidate, Due, LeftOut, Why, content_key
 from lakebed.work.ingest.load_options import IngestRules, LoadOptions, rule_of
 from lakebed.work.ingest.quarantine import Attempt, Quarantine, Rejects, RejectTotals
 from lakebed.work.ingest.replacement import check_not_rewritten, files_of, write_others
@@ -329,6 +329,7 @@ class _Reading:
             rejects_files=intake.is_by_file,
             stops_early=options.fail_on_rejects,
             unknown=options.unknown,
+            is_hashing=intake.is_by_file and any(one.record is None for one in due.files),
         )
         while True:
             files = [candidate.file for candidate in due.files]
@@ -342,13 +343,18 @@ class _Reading:
             self.rejects.add(sifted)
             if options.fail_on_rejects:
                 self.rejects.refuse()
-            kept_back = _kept_back(due, sifted.counts, options.rules)
+            strange = _not_as_found(due, sifted.counts)
+            kept_back = _kept_back(due.without(strange), sifted.counts, options.rules)
             if kept_back and not intake.is_by_file:
                 raise _refused(kept_back.values(), self.rejects)
             for left_out in kept_back.values():
                 _log.info("raw file kept back location=%s why=%s", left_out.location, left_out.why)
-            due = due.without(kept_back)
-            if not any(sifted.counts[location].row_count for location in kept_back):
+            left_out_now = {**strange, **kept_back}
+            due = due.without(left_out_now)
+            if not any(
+                sifted.counts[location].row_count or location in strange
+                for location in left_out_now
+            ):
                 return due, sifted
             # Its rows share data files with the others, so the others are read again without it.
             self.started.discard(sifted.written)
@@ -432,6 +438,33 @@ def _of_raw_files(rows: Written, read: Sequence[SourceFile]) -> Written:
         for label, of_file in rows.origins.items()
     }
     return replace(rows, origins=origins)
+
+
+def _not_as_found(due: Due, counts: Mapping[str, Counts]) -> dict[str, LeftOut]:
+    """Return files of folders whose content, as it was read, shows that no row of it may be added.
+
+    These are copies that their names and sizes did not show, and files that were rewritten
+    between their recognition and their reading.
+    """
+    strange: dict[str, LeftOut] = {}
+    contents = dict(due.contents or {})
+    # Files that replace rows come first: a copy of one adds none.
+    row_counts = {
+        slot: sum(file.row_count for file in files) for slot, files in due.replaces.items()
+    }
+    for candidate in sorted(due.files, key=lambda one: not row_counts.get(one.slot)):
+        location, became = candidate.file.location, counts[candidate.file.location]
+        if became.content is None:
+            continue
+        if candidate.continues is not None and became.first_content != candidate.continues:
+            detail = "it was rewritten while it was read; the next run looks at it again"
+            strange[location] = LeftOut.of(candidate, "unclear", detail)
+            continue
+        original = contents.setdefault(content_key(became.content, location), location)
+        is_double = original != location and became.content.size_bytes
+        if is_double and due.contents is not None and not row_counts.get(candidate.slot):
+            strange[location] = LeftOut.of(candidate, "copy", f"a copy of {original}")
+    return strange
 
 
 def _kept_back(due: Due, counts: Mapping[str, Counts], rules: IngestRules) -> dict[str, LeftOut]:
@@ -541,6 +574,7 @@ def _source_files(
                 start=None if record is None else record.start,
                 end=None if record is None else record.end,
                 path=None if record is None else record.path,
+                content=became.content,
                 refusal=waiting if became.unknown_count else None,
             )
         )
