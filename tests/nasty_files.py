@@ -170,6 +170,7 @@ class _Generator:
             has_header=chance.random() < 0.85,
             delimiter=chance.choice([",", ",", ",", ";", "\t", "|", " "]),
             null_text=chance.choice(["", "NA", "null"]),
+            exact=chance.random() < 0.3,
         )
         suffix = {"csv": "csv", "json": "json", "submissions": "tsv"}[self._format]
         contents = {}

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed import CsvOptions, JsonOptions
 from lakebed.arrow.reading.files import RawFile
+from lakebed.arrow.reading.json_records import objects_of
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -317,6 +319,27 @@ def test_objects_come_back_from_any_form_of_json(tmp_path_factory, rows, form, i
     assert [row["n"] for row in read] == [n for n, _ in rows]
     for row, (_, value) in zip(read, rows, strict=True):
         assert row["v"] == value if isinstance(value, str | None) else json.loads(row["v"]) == value
+
+
+@pytest.mark.parametrize(
+    "part", [b'"x"', b'"\\"\\""', b"1", b'{"a":1}'], ids=["text", "escapes", "number", "objects"]
+)
+def test_a_huge_value_of_json_is_read_in_time_that_grows_with_its_size(part: bytes) -> None:
+    def effort(count: int) -> float:
+        inner = part[1:-1] * count if part.startswith(b'"') else b""
+        value = b'"' + inner + b'"' if inner else b"[" + b",".join([part] * count) + b"]"
+        value = part * count if part == b"1" else value
+        text = b"[" + value + b"]"
+        times = []
+        for _ in range(3):
+            pieces = (text[at : at + 1_024] for at in range(0, len(text), 1_024))
+            begin = time.process_time()
+            (line,) = objects_of(pieces, JsonOptions(records="array"))
+            times.append(time.process_time() - begin)
+            assert line.data == value
+        return min(times)
+
+    assert effort(400_000) < 24 * effort(50_000)  # 64 times if the time grows by the square
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import datetime as dt
 import io
 import json
 import math
+from decimal import Decimal
 
 import fastavro
 import pyarrow as pa
@@ -15,14 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed import CsvOptions, DatasetDescriptor, infer_schema
-from lakebed.arrow.reading.texts import NULL_WORDS
+from lakebed import CsvOptions, DatasetDescriptor, LoadOptions, infer_schema
+from lakebed.arrow.reading.files import find_any_files
+from lakebed.arrow.reading.inference import inspect_files
+from lakebed.arrow.reading.texts import NULL_WORDS, kind_of_text
 from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
     LakebedWarning,
     SchemaMismatchError,
 )
+from lakebed.model.schema import Kind
 
 
 @pytest.fixture
@@ -276,6 +280,40 @@ def test_every_row_of_csv_is_read_without_loss(tmp_path_factory, rows) -> None:
                 continue
             assert (value is None) == (cell is None)
             assert cell is None or says_the_same(value, cell), (value, cell)
+
+
+LATE = [
+    *("7", "-3", "007", "-007", "0x1F", "-0x1F", "-0", "+5", "1", "0", " 8 ", "9007199254740993"),
+    *("00.5", "0.5", ".5", "5.", "1e-7", "1E5", "1.5E3", "0.30000000000000004", "inf", "nan"),
+    *("0.12345678901234567890", "-123456789012345678.5", "-0.0000001234567890123456", "1e999"),
+    *("true", "True", "FALSE", "1_000", "x"),
+]
+
+
+@pytest.mark.parametrize("first", ["12", "0.25", "false"])
+def test_a_number_that_comes_later_is_kept_as_it_is_written_or_rejected(write, first) -> None:
+    path = write(
+        "a.csv", f"id,c\n0,{first}\n" + "".join(f"{n},{t}\n" for n, t in enumerate(LATE, 1))
+    )
+
+    found = inspect_files(find_any_files([path]), None, rows=1)
+    lake = lakebed.open_repository(f"memory://late-{first}")
+    dataset = lake.create("rows", DatasetDescriptor(schema=found.schema))
+    report = dataset.load(path, options=LoadOptions(csv=found.csv, max_rejects=1.0))
+
+    values = {row["id"]: row["c"] for row in dataset.kite.reader() if row["id"]}
+    assert len(values) + report.rejected_count == len(LATE)
+    texts = {number: LATE[number - 1].strip() for number in values}
+    if first == "false":
+        assert set(texts.values()) == {"true", "True", "FALSE"}
+        return
+    large = {"9007199254740993"} if first == "0.25" else set()
+    usual = {Kind.LONG, Kind.DOUBLE} if first == "0.25" else {Kind.LONG}
+    plain = {text.strip() for text in LATE if kind_of_text(text.strip()) in usual}
+    words = {"inf", "nan"} if first == "0.25" else set()
+    assert set(texts.values()) == (plain - large) | words
+    for number, text in texts.items():
+        assert text in words or Decimal(text) == Decimal(repr(values[number]))
 
 
 def documents(depth: int):

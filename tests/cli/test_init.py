@@ -105,7 +105,7 @@ def test_what_pandas_writes_by_default_runs_as_it_comes(cli, place: Path) -> Non
         (b"id,t\n1,'a, b'\n2,'c, d'\n", {"quote": "'"}, "a, b"),
         (b'id, t, n\n1, "a, b", 5\n2, "c", 6\n', {"trim": True}, "a, b"),
         (b"id,t\n1,01234\n2,10001\n", {}, "01234"),
-        (b"id,t\n1,2\n2,NA\n", {"nulls": ("NA",)}, 2),
+        (b"id,t\n1,2\n2,NA\n", {"nulls": ("NA",), "exact": True}, 2),
     ],
 )
 def test_the_notation_is_found_and_declared(cli, place: Path, data, keys, first) -> None:
@@ -139,6 +139,43 @@ def test_what_is_no_table_is_refused_with_what_to_do(cli, place: Path, data, sai
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Hint" in result.stderr
+
+
+TABLES = {
+    "a header of one name above rows of codes": (
+        b"Report of 2024,,\n,,\nSource,,\n" + b"".join(b"T%d,x,\n" % n for n in range(1, 6)),
+        ("Source", "column_2", "column_3"),
+        5,
+    ),
+    "a title above a header": (
+        b"Report of 2024,,\n,,\nid,n,t\n" + b"".join(b"%d,x,\n" % n for n in range(1, 6)),
+        ("id", "n", "t"),
+        5,
+    ),
+    "units below names": (
+        b"id,city,temp,rain\n,,C,\n" + b"".join(b"%d,a,2,3\n" % n for n in range(6)),
+        ("id", "city", "temp C", "rain"),
+        6,
+    ),
+    "a row of few values": (
+        b"id,city,temp,rain\n,,5,\n" + b"".join(b"%d,a,2,3\n" % n for n in range(6)),
+        ("id", "city", "temp", "rain"),
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_lines_around_a_header_are_told_from_rows(cli, place: Path, name: str) -> None:
+    data, names, count = TABLES[name]
+    (place / "in/a.csv").write_bytes(data)
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, count)
+    assert pipeline.ingest.dataset().schema.names == names
+    draft = (place / "draft.toml").read_text()
+    assert ("Report of 2024" in draft) == data.startswith(b"Report")
 
 
 def test_a_birthday_makes_no_partitions(cli, place: Path) -> None:

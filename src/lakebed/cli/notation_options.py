@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WRITTEN = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 _LISTS = frozenset({"nulls", "texts"})
 _MAPPINGS = frozenset({"dates", "names"})
-_FLAGS = frozenset({"has_header", "trim", "skip_empty"})
+_FLAGS = frozenset({"has_header", "trim", "skip_empty", "exact"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

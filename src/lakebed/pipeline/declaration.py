@@ -113,6 +113,9 @@ class _Csv(_Table):
         dict[str, str], _about("Formats of dates and times by field, such as %d.%m.%Y.")
     ] = {}
     time_zone: Annotated[str, _about("Zone of times that have none; empty for UTC.")] = ""
+    exact: Annotated[bool, _about("Whether to reject numbers that their types would change.")] = (
+        False
+    )
     names: Annotated[dict[str, str], _about("Names of fields by the names in the header.")] = {}
 
 

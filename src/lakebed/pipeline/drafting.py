@@ -176,6 +176,7 @@ _PARTS_OF_CSV = (
         "thousands",
         "dates",
         "time_zone",
+        "exact",
         "names",
     ),
 )
@@ -186,6 +187,7 @@ _ABOUT_PARTS = {
     "ragged": "Lines with fewer cells end in nulls, and empty cells beyond the header are left out.",
     "dates": "Formats of dates and times, as of Python's strptime; those of ISO 8601 need none.",
     "time_zone": "Some times have no zone. They are read in this one: correct it now.",
+    "exact": "Numbers that a type would change, such as 007, are rejected; see the types below.",
     "texts": "Fields with values of several types, which become text.",
     "encoding": "The text is not UTF-8.",
 }

@@ -9,11 +9,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from lakebed.arrow.reading.dialect import CsvOptions
+from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.common.shown import counted
 from lakebed.errors import SchemaMismatchError
 from lakebed.model.keys import BATCH_ID
@@ -199,8 +201,8 @@ def rows_as_table(rows: Sequence[Sequence[str | None]], names: Sequence[str]) ->
     return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
 
 
-def as_typed_csv(table: pa.Table, types: Mapping[str, Type], options: CsvOptions) -> bytes:
-    """Return texts as CSV in the one form that typed reading takes, without a header.
+def normalized(table: pa.Table, types: Mapping[str, Type], options: CsvOptions) -> pa.Table:
+    """Return texts in the one form that typed reading takes.
 
     What has no such form stays as it is, and is refused by typed reading.
     """
@@ -210,9 +212,13 @@ def as_typed_csv(table: pa.Table, types: Mapping[str, Type], options: CsvOptions
         else table.column(name)
         for name in table.schema.names
     ]
+    return pa.table(columns, names=table.schema.names)
+
+
+def as_csv(table: pa.Table) -> bytes:
+    """Return texts as CSV with commas, without a header."""
     sink = io.BytesIO()
-    writing = pacsv.WriteOptions(include_header=False, delimiter=",")
-    pacsv.write_csv(pa.table(columns, names=table.schema.names), sink, writing)
+    pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, delimiter=","))
     return sink.getvalue()
 
 
@@ -229,6 +235,66 @@ def _normalized(column: pa.Array, kind: Type, name: str, options: CsvOptions) ->
         if format_ is not None:
             texts = iso_texts(texts, format_)
     return texts
+
+
+def is_number(kind: Type) -> bool:
+    """Return whether a type is one of numbers, but not a decimal."""
+    return isinstance(kind, Primitive) and kind.kind in _NUMBERS
+
+
+_DOUBLES = frozenset({Kind.FLOAT, Kind.DOUBLE})
+# Texts of at most 15 digits are never changed by a double, and those of at most 17 with a point
+# are what producers write.
+_SAFE_DIGITS, _MOST_DIGITS = 15, 17
+_SIGN, _ZERO, _POINT, _PLUS = b"-0.+"
+
+
+def changed_numbers(texts: pa.Array, kind: Type) -> np.ndarray:
+    """Return a mask of the numbers that Arrow reads, but whose text a type of numbers changes.
+
+    These are leading zeros, hexadecimal, more digits than a double holds, and codes such as `1E5`.
+
+    >>> texts = pa.array(["7", "007", "-0x1F", None, "0.5"])
+    >>> changed_numbers(texts, Primitive(Kind.DOUBLE)).tolist()
+    [False, True, True, False, False]
+    """
+    mask = np.zeros(len(texts), bool)
+    _, ends, data = texts.buffers()
+    if not len(texts) or data is None or not data.size:
+        return mask
+    letters = np.frombuffer(data, np.uint8)
+    bounds = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    firsts = letters[np.minimum(bounds[:-1], len(letters) - 1)]
+    is_negative = firsts == _SIGN
+    begins = bounds[:-1] + is_negative
+    sizes = bounds[1:] - begins
+    is_zero = letters[np.minimum(begins, len(letters) - 1)] == _ZERO
+    is_longer = sizes > 1
+    is_pointed = letters[np.minimum(begins + 1, len(letters) - 1)] == _POINT
+    assert isinstance(kind, Primitive)
+    if kind.kind not in _DOUBLES:
+        mask = is_zero & (is_longer | (is_negative & (sizes == 1)))
+        return np.asarray(mask & texts.is_valid().to_numpy(zero_copy_only=False))
+    mask = (is_zero & is_longer & ~is_pointed) | ((firsts == _PLUS) & is_longer)
+    digits = sizes - 2 * (is_zero & is_pointed)
+    texts = pc.fill_null(texts, "")
+    if digits.max() > _SAFE_DIGITS:
+        has_point = np.asarray(pc.match_substring(texts, "."))
+        mask |= (digits > _MOST_DIGITS + 1) | ((digits > _SAFE_DIGITS) & ~has_point)
+    powers = np.flatnonzero(pc.match_substring(texts, "e", ignore_case=True))
+    if len(powers):  # codes, and what is infinite or zero for a double
+        odd = pc.match_substring_regex(texts.take(pa.array(powers)), "^[0-9]+E|[eE].?[0-9]{3}")
+        mask[powers] |= np.asarray(odd)
+    for position in np.flatnonzero(mask):
+        mask[position] = not _is_kept_by_double(texts[position].as_py())
+    return np.asarray(mask)
+
+
+def _is_kept_by_double(text: str) -> bool:
+    if not any(letter.isdigit() for letter in text):  # a null, or infinity
+        return True
+    kind = kind_of_text(text)
+    return kind is Kind.DOUBLE or (kind is Kind.LONG and abs(int(text)) <= MAX_EXACT)
 
 
 def plain_numbers(texts: pa.Array, decimal: str, thousands: str) -> pa.Array:

@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from lakebed.arrow.conform import Conformer, adding, check_columns, unknown_field
 from lakebed.arrow.reading.cells import (
-    as_typed_csv,
+    as_csv,
+    changed_numbers,
     count_error,
     csv_cells,
     field_names,
+    is_number,
+    normalized,
     rows_as_table,
     split_rows,
 )
@@ -289,12 +293,17 @@ class CsvParser:
         types = dict.fromkeys(self._others, pa.string()) | {
             field.name: _csv_type(field.type) for field in given
         }
-        self._converting = _conversions(types, options.null_text)
-        self._converting_texts = _conversions(types, "")  # null texts are nulls already
+        self._converting = _conversions(types, options)
+        self._converting_texts = _conversions(
+            types, replace(options, null_text="")
+        )  # nulls already
+        self._exact = {
+            name: kind for name, kind in self._types.items() if options.exact and is_number(kind)
+        }
 
     def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         """Return the rows of records, and the fields that were left out; see `Parse`."""
-        if not self._options.is_plain:
+        if self._exact or not self._options.is_plain:
             return self._rows(self._table_of_texts(records), len(records))
         data = b"\n".join(records) + b"\n"
         try:
@@ -310,12 +319,16 @@ class CsvParser:
         Raises:
             SchemaMismatchError: A record does not fit.
         """
-        table = self._texts(records)
+        texts = normalized(self._texts(records), self._types, self._options)
         try:
-            data = as_typed_csv(table, self._types, self._options)
-            return _parsed(data, self._names, ",", self._converting_texts)
+            table = _parsed(as_csv(texts), self._names, ",", self._converting_texts)
         except pa.ArrowException as exc:
             raise self._refused(records, str(exc)) from exc
+        for name, kind in self._exact.items():
+            column = texts.column(name).combine_chunks()
+            for row in np.flatnonzero(changed_numbers(column, kind))[:1].tolist():
+                raise _changed_error(column[row].as_py(), kind, name, row)
+        return table
 
     def _texts(self, records: Sequence[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
@@ -370,13 +383,27 @@ class CsvParser:
         return error
 
 
-def _conversions(types: Mapping[str, pa.DataType], null_text: str) -> pacsv.ConvertOptions:
+def _conversions(types: Mapping[str, pa.DataType], options: CsvOptions) -> pacsv.ConvertOptions:
+    words = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+    true_words, false_words = words if options.exact else (None, None)
     return pacsv.ConvertOptions(
         column_types=types,
-        null_values=["", null_text],
+        null_values=["", options.null_text],
+        true_values=true_words,
+        false_values=false_words,
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
+
+
+def _changed_error(text: str, kind: Type, name: str, row: int) -> SchemaMismatchError:
+    """Return the error of a number that its type would change."""
+    error = SchemaMismatchError(
+        f"{kind} does not hold {shown(text)} as it is written (column {name!r}).",
+        hint="Declare the field as string; or set exact = false for CSV, to take the nearest number.",
+    )
+    error.row = row
+    return error
 
 
 def bad_record(message: str) -> SchemaMismatchError:

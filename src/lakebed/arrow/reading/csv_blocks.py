@@ -20,6 +20,7 @@ from lakebed.arrow.reading.blocks import (
     newlines_of,
     settle,
 )
+from lakebed.arrow.reading.cells import changed_numbers
 from lakebed.arrow.reading.chunks import Chunk, Pack, Reject, grouped, is_blank, without_blanks
 from lakebed.arrow.reading.csv import (
     MAX_RECORD_BYTES,
@@ -42,6 +43,7 @@ from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.files import Line, RawFile
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 
 
@@ -180,6 +182,16 @@ class _BlockParser(CsvParser):
         super().__init__(*args)
         self._separator = self._options.delimiter.encode()
         self._ragged: list[int] = []
+        if self._exact:  # the text of a number decides whether its type holds it
+            types = dict(self._converting.column_types) | dict.fromkeys(self._exact, pa.string())
+            self._converting = pacsv.ConvertOptions(
+                column_types=types,
+                null_values=self._converting.null_values,
+                true_values=self._converting.true_values,
+                false_values=self._converting.false_values,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            )
         self._splitting = pacsv.ParseOptions(
             delimiter=self._options.delimiter,
             newlines_in_values=True,
@@ -312,7 +324,12 @@ class _BlockParser(CsvParser):
         return _Cells(rows=rows, others=others, ragged=self._ragged)
 
     def _typed(self, table: pa.Table, name: str) -> pa.Array:
-        return values_from_csv(_only_chunk(table, name), self._types[name])
+        column, kind = _only_chunk(table, name), self._types[name]
+        if name not in self._exact:
+            return values_from_csv(column, kind)
+        if changed_numbers(column, kind).any():
+            raise pa.ArrowInvalid("A number is not as its type writes it.")
+        return column.cast(type_to_arrow(kind))
 
     def _read_as_text(self, data: bytes) -> _Cells | None:
         """Return the rows whose texts have a plain form, and a mask of them."""
@@ -323,6 +340,8 @@ class _BlockParser(CsvParser):
         is_good = np.ones(table.num_rows, bool)
         for name in self._known:
             is_good &= has_plain_form(table.column(name), self._types[name])
+        for name, kind in self._exact.items():
+            is_good &= ~changed_numbers(_only_chunk(table, name), kind)
         for name in self._required:
             is_good &= table.column(name).is_valid().to_numpy()
         for name in self._others if self._unknown == "keep" else ():

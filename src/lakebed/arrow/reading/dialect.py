@@ -43,6 +43,8 @@ class CsvOptions:
         line_end: End of lines: `\n`, which includes `\r\n`, or `\r`.
         dates: Formats of dates and times by field, as of `strptime`; ISO 8601 needs none.
         time_zone: Zone of times that have none; empty for UTC.
+        exact: True to reject a number that its type would change, such as `007`, `0x1F`, or one of
+            more digits than a double holds, and `1` for true; False to take what Arrow reads.
         names: Names of fields by the names in the header.
 
     >>> CsvOptions(delimiter=";").has_header
@@ -66,6 +68,7 @@ class CsvOptions:
     line_end: str = "\n"
     dates: Mapping[str, str] = field(default_factory=dict)
     time_zone: str = ""
+    exact: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -325,7 +325,9 @@ def find_notation(
     with contextlib.suppress(InvalidInputError):  # the reader of the file raises it again
         seen = _inspect(chosen, found, csv or {}, _SAMPLE_ROWS, "skip", NO_PROGRESS, takes_any=True)
         names = {**seen.json.names, **found.json.names}
-        csv_ = replace(seen.csv, ragged=(csv or {}).get("ragged", "reject"))
+        # The types are those of the dataset, which were declared.
+        declared = {"ragged": "reject", "exact": False, **(csv or {})}
+        csv_ = replace(seen.csv, **{name: declared[name] for name in ("ragged", "exact")})
         return replace(found, csv=csv_, json=replace(found.json, names=names))
     return found
 
@@ -486,6 +488,8 @@ def _described(
     is_local = any(
         column.is_local and kinds[name] is Kind.TIMESTAMP for name, column in typed.items()
     )
+    # Types of all rows are exact by themselves.
+    has_numbers = any(kind in _NUMERIC for kind in kinds.values())
     csv = replace(
         look.csv,
         decimal=notation[0],
@@ -493,6 +497,7 @@ def _described(
         nulls=look.csv.nulls if "nulls" in look.given else sorted(filter(None, words)),
         dates=look.csv.dates if "dates" in look.given else dates,
         time_zone=look.csv.time_zone or ("UTC" if is_local else ""),
+        exact=look.csv.exact if "exact" in look.given else look.rows is not None and has_numbers,
     )
     notes = {name: column.notes(kinds[name]) for name, column in columns.items()}
     for name, cell in cells.items():
@@ -512,6 +517,9 @@ def _described(
             if kinds[name] in (Kind.DATE, Kind.TIMESTAMP)
         },
     )
+
+
+_NUMERIC = frozenset({Kind.LONG, Kind.DOUBLE, Kind.BOOLEAN})
 
 
 def _names_of(

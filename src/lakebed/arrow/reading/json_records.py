@@ -19,8 +19,9 @@ from lakebed.model.schema import ListOf, MapOf, Struct, Type
 
 _BETWEEN = re.compile(rb"[ \t\r\n\x1e]*")  # the last one begins the records of RFC 7464
 _SIGN = re.compile(rb'"|[\[\]{}]')
-_STRING_END = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
-_PLAIN = re.compile(rb"[^,\]\s\x1e]+")
+# Possessive, so that a text of any size needs no memory; a backslash at the end is left for later.
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_PLAIN = re.compile(rb"[^,\]\s\x1e]*+")
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -78,7 +79,7 @@ class _Source:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self._text, self._at = b"", 0
+        self._text, self._at = bytearray(), 0  # grows and shrinks without a copy of the whole
         self._number, self._counted_at = 1, 0  # number of the line at this position
         self._is_first = True
 
@@ -93,7 +94,8 @@ class _Source:
         try:
             piece = next(self._chunks, None)
         except DamageError as damage:
-            line = Line(self._line_number(), self._text[self._at :], str(damage), is_rest=True)
+            rest = bytes(self._text[self._at :])
+            line = Line(self._line_number(), rest, str(damage), is_rest=True)
             raise _EndError(line) from damage
         if piece is None:
             return False
@@ -101,7 +103,7 @@ class _Source:
             piece, self._is_first = piece.removeprefix(BOM_UTF8), False
         if self._at:
             self._line_number()
-            self._text = self._text[self._at :]
+            del self._text[: self._at]
             self._at = self._counted_at = 0
         self._text += piece
         return True
@@ -124,7 +126,7 @@ class _Source:
 
     def rest(self, problem: str) -> Line:
         """Return what follows as one line with a problem, up to the limit of a line."""
-        number, parts = self._line_number(), [self._text[self._at :]]
+        number, parts = self._line_number(), [bytes(self._text[self._at :])]
         size_bytes = len(parts[0])
         with contextlib.suppress(DamageError):
             for piece in self._chunks:
@@ -176,7 +178,7 @@ class _Source:
         """Pass a value, which begins at the position, and return its text."""
         number, depth = self._line_number(), 0
         at = self._at  # up to which signs have been looked at
-        if self._text[at : at + 1] not in (b"{", b"[", b'"'):
+        if bytes(self._text[at : at + 1]) not in (b"{", b"[", b'"'):
             return self._scalar(number)
         while True:
             match = _SIGN.search(self._text, at)
@@ -184,17 +186,26 @@ class _Source:
                 at = self._read_on(len(self._text))
                 continue
             if match[0] == b'"':
-                end = _STRING_END.match(self._text, match.end())
-                if end is None:
-                    at = self._read_on(match.start())
-                    continue
-                at = end.end()
+                at = self._end_of_string(match.end())
             else:
                 depth += 1 if match[0] in b"{[" else -1
                 at = match.end()
             if depth <= 0:
-                text, self._at = self._text[self._at : at], at
-                return Line(number, text)
+                return Line(number, self._passed(at))
+
+    def _passed(self, at: int) -> bytes:
+        """Move to a position, and return the text before it."""
+        begin, self._at = self._at, at
+        return bytes(self._text[begin:at])
+
+    def _end_of_string(self, at: int) -> int:
+        """Return the position behind the end of a string, which goes on at a position."""
+        while True:
+            match = _IN_STRING.match(self._text, at)
+            at = match.end() if match else at
+            if self._text[at : at + 1] == b'"':
+                return at + 1
+            at = self._read_on(at)
 
     def _read_on(self, at: int) -> int:
         """Read on inside of a value; return a position, which moves with the text."""
@@ -204,11 +215,16 @@ class _Source:
         return at - begin
 
     def _scalar(self, number: int) -> Line:
-        while (match := _PLAIN.match(self._text, self._at)) and match.end() == len(self._text):
-            if not self._more():
+        at = self._at
+        while (match := _PLAIN.match(self._text, at)) and match.end() == len(self._text):
+            size_bytes = match.end() - self._at
+            if size_bytes > MAX_LINE_BYTES or not self._more():
+                at = len(self._text)
                 break
-        begin, self._at = self._at, match.end() if match else self._at + 1
-        return Line(number, self._text[begin : self._at])
+            at = self._at + size_bytes  # the text may have moved
+        else:
+            at = match.end() if match else at
+        return Line(number, self._passed(max(at, self._at + 1)))
 
 
 def renamed(value: Any, names: Mapping[str, str], read_as: Type | None = None) -> Any:

@@ -585,20 +585,24 @@ def _structure(
         changes |= {"delimiter": ";", "decimal": ","}
         records = [replace(record, cells=(record.text,)) for record in records]
         width, begin = 1, 0
+    is_name = False
     if begin and "skip" not in given:
         head = records[begin - 1]
-        if _names_fewer(head, records[begin:], width):
+        is_name = _names_codes(records, begin)
+        if is_name or _names_fewer(head, records[begin:], width):
             begin -= 1
     if begin and "skip" not in given:
         _check_one_table(records[:begin], records[begin])
     if begin and ("skip" not in given or options.skip):
         changes["skip"] = max(options.skip, _line_before(lines, records[begin].number))
+        texts = [record.text for record in records[:begin] if any(map(str.strip, record.cells))]
         notes.append(
-            f"The table begins in line {records[begin].number}; lines before it are left out."
+            f"The table begins in line {records[begin].number}; lines before it are left out: "
+            f"{', '.join(shown(text[:60]) for text in texts[-_MOST_LINES_BEFORE:])}."
         )
     table = records[begin:]
     if "has_header" not in given:
-        has_header, is_two = _find_header(table)
+        has_header, is_two = (True, False) if is_name else _find_header(table)
         if is_two and "skip" not in given and "names" not in given:
             first, second = table[0].cells, table[1].cells
             names = {
@@ -606,7 +610,10 @@ def _structure(
                 for number, (above, name) in enumerate(zip(first, second, strict=False), 1)
                 if legal_name(above) and not name.strip()
             }
-            if len(set(names.values()) | set(second)) >= len(names) + len(set(second)) - 1:
+            if (
+                names
+                and len(set(names.values()) | set(second)) >= len(names) + len(set(second)) - 1
+            ):
                 changes["names"] = names
             changes["skip"] = _line_before(lines, table[1].number)
             notes.append(
@@ -614,6 +621,15 @@ def _structure(
                 f"{table[0].number} is left out: {shown(table[0].text[:60])}."
             )
             table = table[1:]
+        if has_header and "skip" not in given and "names" not in {**given, **changes}:
+            names = _annotated_names(table)
+            if names:
+                changes |= {"names": names, "skip": _line_before(lines, table[1].number)}
+                notes.append(
+                    f"Line {table[1].number} has remarks on names of line {table[0].number}, and "
+                    f"belongs to the header: {shown(table[1].text[:60])}."
+                )
+                table = table[1:]
         if not has_header:
             changes["has_header"] = False
             if table and "skip" not in given and table[0].number > 1 and not changes.get("skip"):
@@ -744,6 +760,59 @@ def _names_fewer(head: _Record, table: Sequence[_Record], width: int) -> bool:
         and len(set(head.cells)) == count
         and all(not any(cell.strip() for cell in record.cells[count:]) for record in table)
     )
+
+
+_DIGITS = re.compile("[0-9]+")
+
+
+def _names_codes(records: Sequence[_Record], begin: int) -> bool:
+    """Return whether the line before the table names its first column, a column of codes.
+
+    The line follows a blank one, and the first line of the table has a code as the lines below do:
+    so it is a row.
+    """
+    head, above, first = (
+        records[begin - 1],
+        records[begin - 2] if begin > 1 else None,
+        records[begin],
+    )
+    if above is None or any(map(str.strip, above.cells)) or not head.cells[0].strip():
+        return False
+    codes = [_DIGITS.sub("0", record.cells[0]) for record in records[begin : begin + 4]]
+    return (
+        not any(map(str.strip, head.cells[1:]))
+        and len(codes) > 3
+        and len(set(codes)) == 1
+        and "0" in codes[0]
+        and len({record.cells[0] for record in records[begin : begin + 4]}) == 4
+        and not is_value(first.cells[0])
+    )
+
+
+def _annotated_names(table: Sequence[_Record]) -> dict[str, str]:
+    """Return names for a second line that has only remarks on few names, such as units; else none."""
+    if len(table) < 5:
+        return {}
+    first, second, body = table[0].cells, table[1].cells, table[2:]
+    filled = [place for place, cell in enumerate(second) if cell.strip()]
+    is_narrow = len(first) < 4 or len(first) != len(second)
+    if is_narrow or not filled or not filled[0] or len(filled) > max(1, len(first) // 4):
+        return {}
+    for place in filled:
+        column = [r.cells[place].strip() for r in body if place < len(r.cells)]
+        column = [text for text in column if text and text not in NULL_WORDS]
+        remark = second[place].strip()
+        if is_value(remark) or remark in NULL_WORDS or not column or not all(map(is_value, column)):
+            return {}
+    names = {
+        legal_name(second[place]) if place in filled else f"column_{place + 1}": legal_name(
+            f"{name} {second[place]}" if place in filled else name
+        )
+        for place, name in enumerate(first)
+    }
+    begun = sum(1 for record in body if record.cells[0].strip())
+    is_clear = len(names) == len(set(names.values())) == len(first) and all(names.values())
+    return names if is_clear and 2 * begun > len(body) else {}
 
 
 def _fits_filled(record: _Record, width: int) -> bool:
