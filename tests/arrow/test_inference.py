@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import CsvOptions, DatasetDescriptor, LoadOptions, infer_schema
+from lakebed.arrow.reading import dialect, sniffing
+from lakebed.arrow.reading.column_types import TextColumn
 from lakebed.arrow.reading.files import find_any_files
-from lakebed.arrow.reading.inference import inspect_files
-from lakebed.arrow.reading.texts import NULL_WORDS, kind_of_text
+from lakebed.arrow.reading.inference import find_notation, inspect_files
+from lakebed.arrow.reading.texts import BOOLEANS, NOTATIONS, NULL_WORDS, kind_of_text
 from lakebed.errors import (
     InvalidInputError,
     InvalidNameError,
@@ -407,3 +409,79 @@ def test_a_column_whose_type_one_value_does_not_have_is_text(write, cells, unfit
     path = write("a.csv", "a,b\n" + "".join(f"{cell},0\n" for cell in cells))
 
     assert str(infer_schema(path, unfit=unfit).get("a").type) == "string"
+
+
+def text_values() -> st.SearchStrategy[list[str | None]]:
+    """Return columns of CSV: mostly values of one or two kinds, with words among them."""
+    days = st.dates(dt.date(900, 1, 1)).map(str) | st.sampled_from(["2024-02-30", "2023-02-29"])
+    times = st.datetimes(dt.datetime(1000, 1, 1)).map(lambda time: f"{time:%Y-%m-%dT%H:%M:%S}")
+    kinds = [
+        st.integers(-(10**19), 10**19).map(str),
+        st.integers(0, 99).map("{:04}".format),
+        st.floats(-1e9, 1e9).map("{:.4f}".format),
+        st.integers(0, 10**7).map("{:,}".format),
+        st.integers(0, 10**6).map(lambda n: f"{n / 100:.2f}".replace(".", ",")),
+        days,
+        times | times.map("{}Z".format) | times.map(lambda text: text.replace(":59", ":60")),
+        st.dates(dt.date(1990, 1, 1)).map("{:%d.%m.%Y}".format),
+        st.integers(0, 999).map("note {}".format) | st.text(max_size=3),
+    ]
+    words = st.sampled_from([None, "", " ", "\u00a0NA", *NULL_WORDS, *BOOLEANS])
+    return st.lists(st.sampled_from(kinds), min_size=1, max_size=2).flatmap(
+        lambda chosen: st.lists(
+            st.one_of(*chosen, *chosen, *chosen, words), min_size=1, max_size=200, unique=True
+        )
+    )
+
+
+@examples(1)
+@given(text_values())
+def test_a_column_is_the_same_looked_at_in_one_go_and_value_by_value(values) -> None:
+    by_value, at_once = TextColumn(NULL_WORDS), TextColumn(NULL_WORDS)
+
+    for value in values:
+        by_value.add(pa.chunked_array([pa.array([value], pa.string())]), [], "a.csv")
+    at_once.add(pa.chunked_array([pa.array(values, pa.string())]), [], "a.csv")
+
+    for column in (by_value, at_once):
+        column.null_at = "somewhere" if column.null_at else ""
+    for notation in NOTATIONS:
+        kind = at_once.kind(notation)
+        assert kind == by_value.kind(notation)
+        assert at_once.proves(notation) == by_value.proves(notation)
+        assert at_once.notes(kind) == by_value.notes(kind)
+    assert at_once.words == by_value.words
+    assert at_once.date_format == by_value.date_format
+    assert at_once.days == by_value.days
+    assert at_once.is_local == by_value.is_local
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_a_notation_that_is_given_is_not_searched_for(write, name, monkeypatch) -> None:
+    files = find_any_files(write(name, '{"a": "1"}\n'), None)
+    format_ = "csv" if name.endswith("csv") else "json"
+    parts = dialect.parts_of(CsvOptions() if format_ == "csv" else lakebed.JsonOptions())
+    for search in ("sniff_csv", "_json_notation", "_encoding_of"):
+        monkeypatch.delattr(sniffing, search)
+
+    found = find_notation(files, format_, **{format_: parts}, is_known={format_})
+
+    assert dialect.parts_of(getattr(found, format_)) == parts
+
+
+def test_of_files_with_one_header_all_have_the_notation_of_the_first(tmp_path) -> None:
+    for number in range(3):
+        rows = "".join(f'{i};"a;b";{i / 8}\n' for i in range(300))
+        (tmp_path / f"{number}.csv").write_text(f"n;text;share\n{rows}", encoding="utf-8")
+
+    found = find_notation(find_any_files(tmp_path, None), None)
+
+    assert found.csv == CsvOptions(delimiter=";")
+
+
+def test_another_notation_below_the_same_header_is_an_error(write, tmp_path) -> None:
+    write("0.csv", "a,b\n" + "1,2\n" * 50)
+    write("1.csv", "a,b\n" + "1;2;3\n" * 50)
+
+    with pytest.raises(InvalidInputError, match=r"1\.csv"):
+        find_notation(find_any_files(tmp_path, None), None)

@@ -80,10 +80,10 @@ class Splitter:
         if quote:  # the escape has its meaning in quotes alone, as Spark writes it
             inside = rf"(?:{pair}{quote}{quote}|[^{quote}{escape}])*"
             # Text behind the end of a quote belongs to the cell.
-            quoted = rf"{around}{quote}(?P<quoted>{inside}){quote}(?P<tail>[^{delimiter}]*)"
-            self._cell = re.compile(rf"{quoted}|(?P<plain>[^{delimiter}]*)")
+            quoted = rf"{around}({quote})({inside}){quote}([^{delimiter}]*)"
+            self._cell = re.compile(rf"{delimiter}(?:{quoted}|([^{delimiter}]*))")
         else:
-            self._cell = re.compile(rf"(?P<plain>(?:{pair}[^{delimiter}{escape}])*)")
+            self._cell = re.compile(rf"(?:{pair}[^{delimiter}{escape}])*")
         self._outside = re.compile(rf"{escape}([{delimiter}\n{escape}])")
         kept = rf"{escape}(?P<kept>[{quote}{delimiter}{escape}\n])|" if escape else ""
         self._inside = re.compile(rf"{kept}{quote}(?P<twice>{quote})")  # used with a quote alone
@@ -95,16 +95,19 @@ class Splitter:
             SchemaMismatchError: The record is not UTF-8, or a quote has no end.
         """
         text, options = decoded(record).removesuffix("\r"), self._options
+        if options.quote:
+            return [
+                self._quoted(quoted, tail) if quote else self._plain(plain)
+                for quote, quoted, tail, plain in self._cell.findall(options.delimiter + text)
+            ]
+        if not options.escape:
+            return [self._plain(cell) for cell in text.split(options.delimiter)]
         cells: list[str | None] = []
         at = 0
         while True:
             match = self._cell.match(text, at)
-            assert match is not None  # the plain form takes an empty text
-            groups = match.groupdict()
-            if groups.get("quoted") is not None:
-                cells.append(self._quoted(groups["quoted"], groups["tail"]))
-            else:
-                cells.append(self._plain(groups["plain"]))
+            assert match is not None  # the form takes an empty text
+            cells.append(self._plain(match[0]))
             at = match.end()
             if at >= len(text):
                 return cells
@@ -116,8 +119,10 @@ class Splitter:
             at += 1
 
     def _quoted(self, text: str, tail: str) -> str:
-        text = self._inside.sub(lambda match: match[match.lastgroup or 0], text)
-        return text + (tail.strip(_BLANKS) if self._options.trim else tail)
+        options = self._options
+        if options.quote in text or (options.escape and options.escape in text):
+            text = self._inside.sub(lambda match: match[match.lastgroup or 0], text)
+        return text + (tail.strip(_BLANKS) if options.trim else tail)
 
     def _plain(self, text: str) -> str | None:
         if self._options.trim:

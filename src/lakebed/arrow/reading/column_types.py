@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.arrow.reading.cells import iso_text
 from lakebed.arrow.reading.files import Line
 from lakebed.arrow.reading.texts import (
+    BOOLEANS,
     DATE_FORMATS,
     MAX_EXACT,
     NOTATIONS,
@@ -29,6 +31,18 @@ from lakebed.model.schema import Kind
 _NUMBERS = frozenset({Kind.LONG, Kind.DOUBLE})
 _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _MOST_DAYS = 1_000
+_FEW = 16
+_DAY = "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_CLOCK = "[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+# The usual forms of values of a type. All distinct values of such a form are looked at by Arrow.
+_FORMS = (
+    (Kind.LONG, "^(0|-?[1-9][0-9]{0,13})$"),  # a double holds all of them
+    (Kind.DOUBLE, r"^-?(0|[1-9][0-9]{0,6})\.[0-9]{1,8}$"),
+    (Kind.DATE, f"^{_DAY}$"),
+    (Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}$"),
+    (Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}Z$"),
+    (Kind.STRING, r"(?s)^\p{L}(.*[\p{L}\p{N}\p{P}])?$"),  # except words for null and booleans
+)
 _LEADING_ZERO = re.compile("-?0[0-9]+")
 
 
@@ -45,6 +59,11 @@ class _Numbers:
     kinds: set[Kind] = field(default_factory=set)
     is_exact: bool = True
     is_proven: bool = False
+
+    def add_whole(self, *, is_exact: bool) -> None:
+        """Take a whole number that is written without separators."""
+        self.kinds.add(Kind.LONG)
+        self.is_exact &= is_exact
 
     def add(self, kind: Kind, text: str, notation: NumberNotation) -> None:
         self.kinds.add(kind)
@@ -109,9 +128,55 @@ class TextColumn:
                 is_aligned = len(texts) == len(chunk)
                 line = f", line {chunk[position].number}" if is_aligned else ""
                 self.null_at = f"{location}{line}"
-        values = texts.drop_null().value_counts()
-        for text, count in zip(*(part.to_pylist() for part in values.flatten()), strict=True):
+        values, counts = texts.drop_null().value_counts().flatten()
+        self._add_each(values.slice(0, _FEW), counts.slice(0, _FEW), location)
+        values, counts = values.slice(_FEW), counts.slice(_FEW)
+        for kind, form in _FORMS:
+            if len(values) > _FEW and self._is_settled_for(kind):
+                is_alike = pc.match_substring_regex(values, form)
+                if kind is Kind.STRING:
+                    words = pa.array(sorted(self._nulls | BOOLEANS), pa.string())
+                    is_alike = pc.and_not(is_alike, pc.is_in(values, words))
+                if self._add_alike(kind, values.filter(is_alike), counts.filter(is_alike)):
+                    is_other = pc.invert(is_alike)
+                    values, counts = values.filter(is_other), counts.filter(is_other)
+        self._add_each(values, counts, location)
+
+    def _add_each(self, texts: pa.Array, counts: pa.Array, location: str) -> None:
+        for text, count in zip(texts.to_pylist(), counts.to_pylist(), strict=True):
             self._add(text, count, location)
+
+    def _is_settled_for(self, kind: Kind) -> bool:
+        """Return whether a further value of a type adds nothing but its count, and a day."""
+        if kind is Kind.LONG:
+            return True
+        if kind is Kind.DOUBLE:
+            return all(
+                decimal == "." and Kind.DOUBLE in numbers.kinds and (numbers.is_proven or not group)
+                for (decimal, group), numbers in self._numbers.items()
+            )
+        return not self._numbers and (kind is not Kind.STRING or self._formats == frozenset())
+
+    def _add_alike(self, kind: Kind, texts: pa.Array, counts: pa.Array) -> bool:
+        """Look at texts of a usual form of a type; return whether they are all of the type."""
+        if not len(texts):
+            return True
+        total = pc.sum(counts).as_py()
+        if kind in _MOMENTS:
+            days = pc.utf8_slice_codeunits(texts, 0, 10).unique()
+            try:
+                days.cast(pa.date32())  # which refuses days that no calendar has
+            except pa.ArrowInvalid:
+                return False
+            self._days.update(days.to_pylist()[: max(0, _MOST_DAYS - len(self._days))])
+            if kind is Kind.TIMESTAMP and not texts[0].as_py().endswith("Z"):
+                self._local_count += total
+        elif kind is Kind.LONG:
+            for numbers in self._numbers.values():
+                numbers.add_whole(is_exact=True)
+        self._kinds[kind] += total
+        self._example.setdefault(kind, texts[0].as_py())
+        return True
 
     def _add(self, text: str, count: int, location: str) -> None:
         stripped = text.strip()
@@ -122,8 +187,13 @@ class TextColumn:
         kind = kind_of_text(stripped)
         self._kinds[kind] += count
         self._example.setdefault(kind, text)
+        if kind is Kind.LONG:  # the same number in each notation, so that it proves none
+            is_exact = abs(int(stripped)) <= MAX_EXACT
+            for numbers in self._numbers.values():
+                numbers.add_whole(is_exact=is_exact)
+            return
         for notation, numbers in list(self._numbers.items()):
-            is_same = kind in _NUMBERS and (notation[0] == "." or kind is Kind.LONG)
+            is_same = kind in _NUMBERS and notation[0] == "."
             number = kind if is_same else kind_of_number(stripped, notation)
             if number is Kind.STRING:
                 del self._numbers[notation]

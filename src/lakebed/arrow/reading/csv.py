@@ -651,13 +651,21 @@ def _as_text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
+@functools.lru_cache(maxsize=64)
+def _closed_record(delimiter: bytes) -> re.Pattern[bytes]:
+    """Return the form of most records: all quotes in them end. No other record has it."""
+    mark = re.escape(delimiter)
+    cell = rb'(?:"(?:[^"]++|"")*+"[^%b]*+|[^%b"][^%b]*+|)' % (mark, mark, mark)
+    return re.compile(rb"%b(?:%b%b)*+" % (cell, mark, cell))
+
+
 def ends_in_quotes(data: bytes, delimiter: bytes, *, inside: bool) -> bool:
     """Return whether a record continues in the next line.
 
     A cell is quoted if it begins with a quote, as in RFC 4180; two of them inside stand for one.
     `inside` is True if this line begins in quotes.
     """
-    if not inside and b'"' not in data:
+    if not inside and (b'"' not in data or _closed_record(delimiter).fullmatch(data)):
         return False
     at = 0
     while True:

@@ -18,15 +18,19 @@ _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
     r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2}| ?UTC| ?GMT)?"
 )
+# Of a number, a date or a time. Most texts have another one.
+_BEGINNINGS = frozenset("-.0123456789")
 # Codes such as 1E5 are written like numbers; producers write these with a point or a sign.
 _CODE = re.compile(r"[0-9]+E[0-9]+")
-_BOOLEANS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+BOOLEANS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 
 
 def kind_of_text(text: str) -> Kind:
     """Return the narrowest type that holds the text without loss."""
-    if text in _BOOLEANS:
+    if text in BOOLEANS:
         return Kind.BOOLEAN
+    if text[:1] not in _BEGINNINGS:
+        return Kind.STRING
     if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return Kind.LONG
     if _is_double(text):
@@ -61,8 +65,10 @@ def _is_double(text: str) -> bool:
 
 
 def _is_calendar(text: str) -> bool:
+    if text.endswith(("UTC", "GMT")):
+        text = f"{text[:-3].rstrip(' ')}Z"
     try:
-        moment = dt.datetime.fromisoformat(re.sub(" ?(UTC|GMT)$", "Z", text))
+        moment = dt.datetime.fromisoformat(text)
         if moment.tzinfo is not None:
             moment.astimezone(dt.UTC)
     except (ValueError, OverflowError):
@@ -192,6 +198,8 @@ _FORMATS = {
     for clock in (" %I:%M %p", " %I:%M:%S %p")
 }
 DATE_FORMATS: tuple[str, ...] = tuple(_FORMATS)
+# One test in place of one for each format: most texts begin like none of them.
+_ANY_DAY = re.compile("|".join([*_DAYS.values(), "[0-9]{4}-[0-9]{2}-[0-9]{2}"]))
 
 
 def formats_of_date(text: str, formats: Iterable[str] = DATE_FORMATS) -> frozenset[str]:
@@ -200,6 +208,8 @@ def formats_of_date(text: str, formats: Iterable[str] = DATE_FORMATS) -> frozens
     >>> sorted(formats_of_date("1/2/2024")), sorted(formats_of_date("13/2/2024"))
     (['%d/%m/%Y', '%m/%d/%Y'], ['%d/%m/%Y'])
     """
+    if formats is DATE_FORMATS and not _ANY_DAY.match(text):
+        return frozenset()
     return frozenset(
         format_
         for format_ in formats
