@@ -14,6 +14,87 @@ from lakebed import DatasetDescriptor
 GOOD = "time_hour,carrier,flight\n2013-03-01 10:00,AA,1\n2013-03-01T10:00:00+01:00,,2\n"
 
 
+WRITES = {
+    "append": ["append"],
+    "overwrite": ["overwrite"],
+    "rerun": ["rerun", "--run", "r"],
+    "staged": ["staged", "add"],
+}
+WIDE = {
+    "csv": "n,note\n3000000000,a\n1,\n",
+    "jsonl": '{"n": 3000000000, "note": "a"}\n{"n": 1}\n',
+}
+WIDE_ROWS = [{"n": 3000000000, "note": "a"}, {"n": 1, "note": None}]
+
+
+@pytest.fixture
+def narrow(lake):
+    return lake.create("narrow", DatasetDescriptor(schema=pa.schema([("n", pa.int32())])))
+
+
+@pytest.mark.parametrize("verb", WRITES)
+class TestGrowth:
+    """The options unknown and types mean on the command line what they mean in Python."""
+
+    @pytest.mark.parametrize("way", [*WIDE, "stdin", "parquet"])
+    def test_the_schema_grows_for_files(self, cli, lake, narrow, write, tmp_path, verb, way):
+        stdin = None
+        if way == "parquet":
+            file = tmp_path / "rows.parquet"
+            pq.write_table(pa.Table.from_pylist(WIDE_ROWS), file)
+        elif way == "stdin":
+            file, stdin = "-", WIDE["jsonl"]
+        else:
+            file = write(f"rows.{way}", WIDE[way])
+        growth = ["--unknown", "keep", "--types", "widen"]
+
+        cli(*command_of(verb, lake, file), *growth, stdin=stdin)
+
+        if verb == "staged":
+            (batch,) = lake.open("narrow").staged.list()
+            assert narrow.schema.names == ("n", "note")
+            batch.commit()
+        assert lake.open("narrow").arrow().sort_by([("n", "descending")]).to_pylist() == WIDE_ROWS
+
+    def test_a_dry_run_changes_nothing(self, cli, lake, narrow, write, verb):
+        growth = ["--unknown", "keep", "--types", "widen", "--dry-run"]
+
+        cli(*command_of(verb, lake, write("rows.csv", WIDE["csv"])), *growth)
+
+        assert lake.open("narrow").version == 0
+        assert narrow.schema.names == ("n",)
+
+    @pytest.mark.parametrize(
+        ("growth", "reason"),
+        [
+            (["--unknown", "keep"], "3000000000"),
+            (["--types", "widen"], "note"),
+            ([], "note"),
+        ],
+    )
+    def test_what_is_not_allowed_is_refused(self, cli, lake, narrow, write, verb, growth, reason):
+        refused = cli(*command_of(verb, lake, write("rows.csv", WIDE["csv"])), *growth, exit_code=2)
+
+        assert reason in refused.stderr
+        assert lake.open("narrow").count() == 0
+
+    def test_files_without_a_header_name_no_columns(self, cli, lake, narrow, write, verb):
+        file = write("rows.csv", "1,a\n")
+        growth = ["--no-header", "--unknown", "keep"]
+
+        refused = cli(*command_of(verb, lake, file), *growth, exit_code=2)
+
+        assert "Files without a header have no names" in refused.stderr
+        assert narrow.schema.names == ("n",)
+
+
+def command_of(verb: str, lake, file) -> list[str]:
+    words = WRITES[verb]
+    if verb == "staged":
+        return [*words, f"{lake.uri}/narrow", str(file)]
+    return [words[0], f"{lake.uri}/narrow", str(file), *words[1:]]
+
+
 class TestRoundTrip:
     """What query writes, append reads."""
 

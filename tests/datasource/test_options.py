@@ -54,6 +54,12 @@ def test_time_without_zone_is_utc(text: str, hour: int) -> None:
     assert options.time == dt.datetime(2013, 6, 1, hour, tzinfo=dt.UTC)
 
 
+@pytest.mark.parametrize("option", [{"unknown": "keep"}, {"types": "widen"}])
+def test_streaming_writes_refuse_to_change_the_schema(option: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match=f"option {next(iter(option))} is for batch writes"):
+        StreamWriteOptions.parse(PATH | option)
+
+
 @pytest.mark.parametrize("parse", [ReadOptions.parse, StreamReadOptions.parse])
 def test_times_under_names_of_other_formats_need_a_zone(parse: Any) -> None:
     name = "timestampAsOf" if parse == ReadOptions.parse else "startingTimestamp"

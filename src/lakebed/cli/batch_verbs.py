@@ -10,12 +10,14 @@ from lakebed.arrow.as_python import python_rows
 from lakebed.batches.diff import Diff
 from lakebed.batches.listing import Batch
 from lakebed.cli.data import (
+    Growth,
     base_option,
     begun_on,
     begun_option,
     rows_of,
     show_commit,
     takes_files,
+    takes_growth,
 )
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
@@ -82,6 +84,7 @@ replace_all_option = click.option(
 @partitions_option
 @replace_all_option
 @dry_run_option("Only check the rows, and show the commit that would replace them.")
+@takes_growth
 @base_option
 @begun_option
 def rerun(
@@ -95,6 +98,7 @@ def rerun(
     partitions: bool,
     replace_all: bool,
     is_dry_run: bool,
+    growth: Growth,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -112,14 +116,18 @@ def rerun(
     if inputs is None:
         show_commit(output, dataset.rerun([], run, replace_all=True, base=base, dry_run=is_dry_run))
         return
-    with output.progress(f"{'Reading' if is_dry_run else 'Writing'} {inputs.label}"):
+    with (
+        output.progress(f"{'Reading' if is_dry_run else 'Writing'} {inputs.label}"),
+        rows_of(inputs, dataset, growth) as rows,
+    ):
         commit = dataset.rerun(
-            rows_of(inputs, dataset),
+            rows,
             run,
             partitions=partitions,
             replace_all=replace_all,
             base=base,
             dry_run=is_dry_run,
+            **growth,
         )
     show_commit(output, commit)
 

@@ -7,14 +7,19 @@ import datetime as dt
 import functools
 import os
 import shlex
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, TypedDict, get_args
 
 import click
 import pyarrow as pa
 
 from lakebed.arrow.as_python import python_rows
 from lakebed.arrow.reading.files import FILE_FORMATS, FileFormat
+from lakebed.arrow.reading.inference import infer_schema
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.inputs import Inputs, find_inputs
 from lakebed.cli.notation_options import Notation, takes_notation
@@ -34,8 +39,10 @@ from lakebed.cli.shared_options import (
 from lakebed.commit import Commit
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
-from lakebed.errors import DatasetNotFoundError, LakebedError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError, LakebedError
+from lakebed.model.drift import Types, UnknownColumns, check_drift, grown
 from lakebed.model.names import split_names
+from lakebed.model.schema import Schema
 from lakebed.repository import Repository, open_repository
 from lakebed.sql.summaries import as_table
 from lakebed.state.committing import CommitOptions
@@ -109,6 +116,43 @@ begun_option = click.option(
 )
 
 
+class Growth(TypedDict):
+    """Settings for the growth of a schema by the rows of a write."""
+
+    unknown: UnknownColumns
+    types: Types
+
+
+def takes_growth(function: Verb) -> Verb:
+    """Give the function `growth`: whether the files may change the schema."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, unknown: UnknownColumns, types: Types, **others: Any) -> None:
+        function(*arguments, growth=Growth(unknown=unknown, types=types), **others)
+
+    for option in (
+        click.option(
+            "--types",
+            type=click.Choice(get_args(Types)),
+            default="strict",
+            show_default=True,
+            help="Action for values that a field is too narrow for: strict refuses the files; widen "
+            "widens the field to the type of the files, in which whole numbers of text are long and "
+            "others double.",
+        ),
+        click.option(
+            "--unknown",
+            type=click.Choice(get_args(UnknownColumns)),
+            default="reject",
+            show_default=True,
+            help="Action for columns that the dataset lacks: reject refuses the files; keep adds them "
+            "to the schema, nullable.",
+        ),
+    ):
+        run = option(run)
+    return run
+
+
 def begun_on(dataset: Dataset, begun_at: dt.datetime | None) -> Dataset:
     """Return the dataset with the start time of the process, if one is given."""
     return dataset.with_options(commit=commit_options(begun_at))
@@ -136,6 +180,7 @@ def show_commit(output: Output, commit: Commit) -> None:
 @takes_files(required=True)
 @dry_run_option("Only check the rows, and show the commit that would add them.")
 @run_option
+@takes_growth
 @base_option
 @begun_option
 def append(
@@ -146,6 +191,7 @@ def append(
     inputs: Inputs,
     is_dry_run: bool,
     run: str | None,
+    growth: Growth,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -153,11 +199,14 @@ def append(
 
     FILES are CSV with a header, JSON lines, submissions, Avro or Parquet, or directories of
     them; '-' reads JSON lines from stdin. The types are those of the dataset, and every column must
-    be one of its fields.
+    be one of its fields, unless --types or --unknown allows others.
     """
     dataset = begun_on(repository.open(name), begun_at)
-    with output.progress(f"{'Reading' if is_dry_run else 'Appending'} {inputs.label}"):
-        commit = dataset.append(rows_of(inputs, dataset), run, base=base, dry_run=is_dry_run)
+    with (
+        output.progress(f"{'Reading' if is_dry_run else 'Appending'} {inputs.label}"),
+        rows_of(inputs, dataset, growth) as rows,
+    ):
+        commit = dataset.append(rows, run, base=base, dry_run=is_dry_run, **growth)
     show_commit(output, commit)
 
 
@@ -174,6 +223,7 @@ def append(
 )
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only list what would be replaced.")
 @run_option
+@takes_growth
 @base_option
 @begun_option
 def overwrite(
@@ -185,6 +235,7 @@ def overwrite(
     where: str | None,
     is_dry_run: bool,
     run: str | None,
+    growth: Growth,
     base: int | None,
     begun_at: dt.datetime | None,
 ) -> None:
@@ -203,9 +254,11 @@ def overwrite(
     dataset = begun_on(repository.open(name), begun_at)
     view = None if where is None else dataset.where(where)
     if is_dry_run:
-        with output.progress(f"Reading {inputs.label if inputs else 'the dataset'}"):
-            rows: object = [] if inputs is None else rows_of(inputs, dataset)
-            found = dataset.overwrite(rows, view, dry_run=True)
+        with (
+            output.progress(f"Reading {inputs.label if inputs else 'the dataset'}"),
+            rows_of(inputs, dataset, growth) as rows,
+        ):
+            found = dataset.overwrite(rows, view, dry_run=True, **growth)
         output.note(f"Would write {found}.")
         output.rows(
             _REPLACED_COLUMNS,
@@ -218,14 +271,63 @@ def overwrite(
     if inputs is None:
         show_commit(output, dataset.overwrite([], view, run=run, base=base))
         return
-    with output.progress(f"Writing {inputs.label}"):
-        commit = dataset.overwrite(rows_of(inputs, dataset), view, run=run, base=base)
+    with (
+        output.progress(f"Writing {inputs.label}"),
+        rows_of(inputs, dataset, growth) as rows,
+    ):
+        commit = dataset.overwrite(rows, view, run=run, base=base, **growth)
     show_commit(output, commit)
 
 
-def rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
-    """Read the rows of files, with the types of a dataset."""
-    return read_rows(inputs.files, inputs.format, dataset.descriptor, inputs.csv, inputs.json)
+@contextmanager
+def rows_of(
+    inputs: Inputs | None, dataset: Dataset, growth: Growth
+) -> Iterator[pa.RecordBatchReader | list[object]]:
+    """Read the rows of files, if any, with the types of a dataset that may grow for them.
+
+    Cost:
+        To let the schema grow, all files are read twice.
+    """
+    if inputs is None:
+        yield []
+        return
+    descriptor = dataset.descriptor
+    if not check_drift(**growth):
+        yield read_rows(inputs.files, inputs.format, descriptor, inputs.csv, inputs.json)
+        return
+    if growth["unknown"] == "keep" and inputs.format == "csv" and not inputs.csv.has_header:
+        raise InvalidInputError(
+            "Files without a header have no names for columns that the dataset lacks.",
+            hint="Leave --unknown out, or add the fields first: lakebed schema add.",
+        )
+    with as_files(inputs) as files:
+        schema = grown(dataset.schema, schema_in(files), **growth)
+        wider = dataclasses.replace(descriptor, schema=schema)
+        yield read_rows(files.files, files.format, wider, files.csv, files.json)
+
+
+def schema_in(inputs: Inputs) -> Schema:
+    """Infer the schema of all rows of files."""
+    return infer_schema(
+        inputs.files, inputs.format, rows=0, csv=inputs.csv, json=inputs.json, unfit="error"
+    )
+
+
+@contextmanager
+def as_files(inputs: Inputs) -> Iterator[Inputs]:
+    """Keep standard input in a file, since its columns are known only at its end."""
+    if not inputs.is_stdin:
+        yield inputs
+        return
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        try:
+            yield find_inputs([file.name], "json", inputs.notation)
+        except LakebedError as error:
+            error.message = error.message.replace(file.name, "standard input")
+            error.hint = error.hint.replace(file.name, "standard input")
+            raise
 
 
 def _view(dataset: Dataset, where: str | None) -> View:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 import pyarrow as pa
 
-from lakebed.arrow.reading.inference import infer_schema
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.cli.data import (
+    as_files,
     base_option,
     begun_on,
     begun_option,
     run_option,
+    schema_in,
     takes_files,
 )
-from lakebed.cli.inputs import Inputs, find_inputs
+from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import takes_dataset, verb
 from lakebed.common.shown import facts_of
 from lakebed.dataset import Dataset
-from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.merging import IfMatched, IfMissing, IfNotMatched
 from lakebed.model.names import split_names
@@ -118,7 +113,7 @@ def merge(
     """
     dataset = begun_on(repository.open(name), begun_at)
     view: View = dataset if where is None else dataset.where(where)
-    with _as_files(inputs) as files:
+    with as_files(inputs) as files:
         rows = _rows_of(files, dataset)
         with output.progress(f"Merging {files.label}"):
             report = view.merge(
@@ -139,34 +134,10 @@ def merge(
     _show(output, report)
 
 
-@contextmanager
-def _as_files(inputs: Inputs) -> Iterator[Inputs]:
-    """Keep standard input in a file, since its columns are known only at its end."""
-    if not inputs.is_stdin:
-        yield inputs
-        return
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        try:
-            yield find_inputs([file.name], "json", inputs.notation)
-        except LakebedError as error:
-            error.message = error.message.replace(file.name, "standard input")
-            error.hint = error.hint.replace(file.name, "standard input")
-            raise
-
-
 def _rows_of(inputs: Inputs, dataset: Dataset) -> pa.RecordBatchReader:
     """Read the rows of files with all their columns; known fields get the dataset's types."""
     known = dataset.schema
-    given = infer_schema(
-        inputs.files,
-        inputs.format,
-        rows=0,
-        csv=inputs.csv,
-        json=inputs.json,
-        unfit="error",
-    )
+    given = schema_in(inputs)
     fields = [known.find(field.name) or field for field in given]
     descriptor = DatasetDescriptor(schema=Schema(fields=tuple(fields), name=known.name))
     return read_rows(inputs.files, inputs.format, descriptor, inputs.csv, inputs.json)

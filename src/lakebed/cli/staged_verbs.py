@@ -9,7 +9,15 @@ import click
 from lakebed import checks
 from lakebed.checks import Audit, Check
 from lakebed.cli.batch_verbs import partitions_option, replace_all_option
-from lakebed.cli.data import base_option, rows_of, run_option, show_commit, takes_files
+from lakebed.cli.data import (
+    Growth,
+    base_option,
+    rows_of,
+    run_option,
+    show_commit,
+    takes_files,
+    takes_growth,
+)
 from lakebed.cli.group import VerbGroup
 from lakebed.cli.inputs import Inputs
 from lakebed.cli.output import Output
@@ -62,6 +70,7 @@ def staged() -> None:
 @run_option
 @partitions_option
 @replace_all_option
+@takes_growth
 @base_option
 @dry_run_option("Only check the rows, and show the batch that would be staged.")
 def add(
@@ -77,6 +86,7 @@ def add(
     run: str | None,
     partitions: bool,
     replace_all: bool,
+    growth: Growth,
     base: int | None,
     is_dry_run: bool,
 ) -> None:
@@ -89,9 +99,11 @@ def add(
         raise click.UsageError(message, click.get_current_context())
     dataset = repository.open(name)
     view = None if where is None else dataset.where(where)
-    rows: object = [] if inputs is None else rows_of(inputs, dataset)
     verb_shown = "Reading" if is_dry_run else "Writing"
-    with output.progress(f"{verb_shown} {inputs.label if inputs else 'nothing'}"):
+    with (
+        output.progress(f"{verb_shown} {inputs.label if inputs else 'nothing'}"),
+        rows_of(inputs, dataset, growth) as rows,
+    ):
         staged_batch = dataset.staged.add(
             rows,
             operation,  # type: ignore[arg-type]  # a click.Choice
@@ -102,6 +114,7 @@ def add(
             base=base,
             lease=lease,
             dry_run=is_dry_run,
+            **growth,
         )
     record = {column: getattr(staged_batch, column) for column in _STAGED_COLUMNS}
     if is_dry_run:
