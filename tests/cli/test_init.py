@@ -104,6 +104,9 @@ def test_what_pandas_writes_by_default_runs_as_it_comes(cli, place: Path) -> Non
         (b'id,t\n1,"say \\"hi\\", x"\n2,"\\"y\\""\n', {"escape": "\\"}, 'say "hi", x'),
         (b"id,t\n1,'a, b'\n2,'c, d'\n", {"quote": "'"}, "a, b"),
         (b'id, t, n\n1, "a, b", 5\n2, "c", 6\n', {"trim": True}, "a, b"),
+        (b'id,t\n1,"\\"hi\\""\n2,"x"\n', {"escape": "\\"}, '"hi"'),
+        (b'id,t\n1,"C:\\a\\"\n2,x\n', {"escape": ""}, "C:\\a\\"),
+        (b"[],id,t\n0,1,x\n0,2,y\n", {}, "x"),
         (b"id,t\n1,01234\n2,10001\n", {}, "01234"),
         (b"id,t\n1,2\n2,NA\n", {"nulls": ("NA",), "exact": True}, 2),
     ],
@@ -128,6 +131,7 @@ def test_the_notation_is_found_and_declared(cli, place: Path, data, keys, first)
         (b"PK\x03\x04" + bytes(30), "zip"),
         (b'{"error": "rate limit exceeded"}', "one JSON object"),
         (b"", "empty"),
+        (gzip.compress(b"id,n\n1,2\n")[:12], "Get the file again"),
         (b"id,name\n", "no row"),
     ],
 )
@@ -176,6 +180,62 @@ def test_lines_around_a_header_are_told_from_rows(cli, place: Path, name: str) -
     assert pipeline.ingest.dataset().schema.names == names
     draft = (place / "draft.toml").read_text()
     assert ("Report of 2024" in draft) == data.startswith(b"Report")
+
+
+# The first lines, and some with words for null, of files that R and Python ship.
+SHIPPED = {
+    "planes.csv": b"""tailnum,year,type,manufacturer,model,engines,seats,speed,engine
+N10156,2004,Fixed wing multi engine,EMBRAER,EMB-145XR,2,55,NA,Turbo-fan
+N14558,NA,Fixed wing multi engine,EMBRAER,EMB-145LR,2,55,NA,Turbo-fan
+N201AA,1959,Fixed wing single engine,CESSNA,150,1,2,90,Reciprocating
+""",
+    "weather.csv": b"""origin,year,month,day,hour,temp,dewp,wind_dir,wind_speed,wind_gust,visib,time_hour
+EWR,2013,1,1,1,39.02,26.06,270,10.357019999999999,NA,10,2013-01-01T06:00:00Z
+EWR,2013,1,1,17,39.2,28.4,NA,NA,20.71404,10,2013-01-01T22:00:00Z
+""",
+    "penguins.csv": b"""species,island,bill_length_mm,bill_depth_mm,flipper_length_mm,body_mass_g,sex,year
+Adelie,Torgersen,39.1,18.7,181,3750,male,2007
+Adelie,Torgersen,NA,NA,NA,NA,NA,2007
+""",
+    "kine.csv": b'"","sex","age"\n"1","F",8\n"2",NA,NA\n',
+}
+TYPES = {
+    "planes.csv": {"year": "long", "speed": "long", "model": "string"},
+    "weather.csv": {"wind_dir": "long", "wind_speed": "double", "time_hour": "timestamp"},
+    "penguins.csv": {"bill_length_mm": "double", "body_mass_g": "long", "sex": "string"},
+    "kine.csv": {"column_1": "long", "sex": "string", "age": "long"},
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_files_that_packages_ship_come_in_whole(cli, place: Path, name: str) -> None:
+    (place / "in" / name).write_bytes(SHIPPED[name])
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    count = SHIPPED[name].count(b"\n") - 1
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, count)
+    fields = {field.name: str(field.type) for field in pipeline.ingest.dataset().schema}
+    assert fields | TYPES[name] == fields
+
+
+@pytest.mark.parametrize("separator", [";", "|"])
+def test_a_table_named_tsv_may_have_another_delimiter(cli, place: Path, separator: str) -> None:
+    text = "id,n,t\n1,2,x\n3,4,y\n".replace(",", separator)
+    (place / "in/a.tsv").write_text(text)
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 2)
+    assert pipeline.ingest.dataset().schema.names == ("id", "n", "t")
+
+
+def test_objects_between_carriage_returns_are_rows(cli, place: Path) -> None:
+    (place / "in/a.json").write_bytes(b'{"id":1}\r{"id":2}\r{"id":3}\r')
+
+    _, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 3)
 
 
 def test_a_birthday_makes_no_partitions(cli, place: Path) -> None:

@@ -655,7 +655,8 @@ def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bo
 def _schema_of(root: _Node, names: Mapping[str, str]) -> tuple[Schema, Mapping[str, str]]:
     """Return a schema, and the first position of a null by field."""
     if not root.fields:
-        raise SchemaMismatchError("No object has a field.", hint="Look at more rows, or others.")
+        said = "No object has a field." if root.count else "There is no object in the files."
+        raise SchemaMismatchError(said, hint="Look at more rows, or at other files.")
     schema_fields = root.as_fields(names)
     nulls = {name: node.null_at for name, node in root.fields.items() if node.null_at}
     nulls |= {

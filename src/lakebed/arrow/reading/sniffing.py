@@ -274,7 +274,7 @@ def _of_text(
     if format_ is None and suffix in ("avro", "parquet"):
         return Recognized(format=suffix)  # its reader names the error
     first = text.lstrip("\n\r").partition("\n")[0]
-    is_other = suffix == "submissions" and "\t" not in first
+    is_other = suffix == "submissions" and "\t" not in first and "{" in first
     if format_ == "submissions" or (format_ is None and (is_other or _is_submission(first))):
         return Recognized(format="submissions")
     if format_ == "json" or (format_ is None and (_is_json(text) or suffix == "json")):
@@ -333,15 +333,26 @@ def _binary_format(head: bytes) -> FileFormat | None:
 
 
 def _head(file: RawFile, size_bytes: int) -> tuple[bytes, bool]:
-    """Return the first bytes of the text, and whether they are all; damage ends them."""
+    """Return the first bytes of the text, and whether they are all; damage ends them.
+
+    Raises:
+        _EmptyError: The file is damaged from its begin on.
+    """
     pieces: list[bytes] = []
     size = 0
-    with contextlib.suppress(DamageError):
+    try:
         for piece in pieces_of(file.looked_at()):
             pieces.append(piece)
             size += len(piece)
             if size > size_bytes:
                 break
+    except DamageError as damage:
+        if not pieces:
+            error = InvalidInputError(
+                f"No text of {file.location} can be read: {damage}",
+                hint="Get the file again, or leave it out.",
+            )
+            raise _EmptyError(error) from damage
     data = b"".join(pieces)
     return data[:size_bytes], size <= size_bytes
 
@@ -404,7 +415,7 @@ def _is_object(text: str) -> bool:
 def _is_json(text: str) -> bool:
     """Return whether a text is JSON rather than CSV, whose cells may begin with braces, too."""
     begin = text.lstrip(" \t\r\n\x1e")
-    return re.match(r'\{\s*("|\})|\[\s*(\{\s*["}]|\])', begin) is not None
+    return re.match(r'\{\s*("|\})|\[\s*(\{\s*["}]|\]\s*$)', begin) is not None
 
 
 def _json_notation(
@@ -416,7 +427,7 @@ def _json_notation(
     begin = text.lstrip(" \t\r\n")
     if begin.startswith("["):
         return JsonOptions(**{**given, "records": "array"}), ()
-    lines = [line for line in begin.splitlines() if line.strip()]
+    lines = [line for line in begin.split("\n") if line.strip()]
     if begin.startswith("\x1e") or not (lines and _is_object(lines[0])):
         if not _begins_with_objects(begin):
             return JsonOptions(**given), ()  # the reader names the error of the first line
@@ -518,7 +529,9 @@ def _candidates(text: str, base: CsvOptions, given: Mapping[str, Any]) -> Iterab
         for quote in quotes:
             escapes = [base.escape]
             if "escape" not in given and (f"\\{quote}" in text):
-                escapes.append("\\")
+                # A quote before a letter neither ends a cell nor is doubled.
+                is_proven = re.search(rf'\\{quote}[^\s{re.escape(delimiter)}{quote}]', text)
+                escapes = ["\\", *escapes] if is_proven else [*escapes, "\\"]
             for escape in escapes:
                 trims = [base.trim]
                 if "trim" not in given and f"{delimiter} " in text and delimiter != " ":
