@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,6 +68,24 @@ def test_json_without_a_time_and_with_odd_names_runs_too(cli, place: Path) -> No
 
     assert report["ingest"].facts["row_count"] == 5
     assert set(pipeline.ingest.dataset().schema.names) == {"it'''s", "größe"}
+
+
+def test_times_of_json_are_named_and_can_be_declared(cli, place: Path) -> None:
+    (place / "in/a.jsonl").write_text('{"id":1,"at":"2024-01-01T00:00:00Z"}\n' * 3)
+
+    draft = cli("init", "in", "--into", "lake/t").stdout
+
+    assert "at has dates or times, such as '2024-01-01T00:00:00Z'" in draft
+    declared = re.sub(
+        r'(?s)("name": "at",\s*"type": \[\s*"null",\s*)"string"',
+        r'\1{"type": "long", "logicalType": "timestamp-micros"}',
+        draft,
+    )
+    (place / "p.toml").write_text(declared)
+    assert declared != draft
+    assert cli("run", "p.toml").exit_code == 0
+    rows = lakebed.open_repository(str(place / "lake"))["t"].arrow().to_pylist()
+    assert [row["at"] for row in rows] == [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)] * 3
 
 
 def test_what_pandas_writes_by_default_runs_as_it_comes(cli, place: Path) -> None:

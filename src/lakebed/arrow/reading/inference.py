@@ -40,7 +40,14 @@ from lakebed.arrow.reading.level_columns import with_level_fields
 from lakebed.arrow.reading.lines import adapted
 from lakebed.arrow.reading.rows import as_written
 from lakebed.arrow.reading.sniffing import Recognized, recognize
-from lakebed.arrow.reading.texts import DATE_FORMATS, MAX_EXACT, NULL_WORDS, PLAIN, NumberNotation
+from lakebed.arrow.reading.texts import (
+    DATE_FORMATS,
+    MAX_EXACT,
+    NULL_WORDS,
+    PLAIN,
+    NumberNotation,
+    kind_of_text,
+)
 from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted, shown
@@ -76,7 +83,8 @@ def infer_schema(
     digits; `true` and `false` are boolean; ISO dates and times are date and timestamp. A number
     with leading zeros is text, and so is a column of mixed types. JSON: objects are structs,
     integers and other numbers in one field are double, text stays text, and types that do not go
-    together are an error. A field without values is text. Avro and Parquet files have a schema,
+    together are an error, and dates and times stay text, as Spark and Polars read them: a schema may
+    declare them as such. A field without values is text. Avro and Parquet files have a schema,
     which is used. Folders `name=value` are fields too: whole numbers, dates, or text.
 
     Args:
@@ -667,6 +675,10 @@ def _schema_of(root: _Node, names: Mapping[str, str]) -> tuple[Schema, Mapping[s
     return Schema(fields=schema_fields), {names.get(name, name): at for name, at in nulls.items()}
 
 
+_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_MOST_TIMES = 1_000  # texts of a field that are looked at
+
+
 @dataclass(slots=True)
 class _Node:
     """Values seen for a path in JSON, and the position of the first one.
@@ -674,6 +686,7 @@ class _Node:
     Attributes:
         kinds: Number of values of each kind.
         is_mixed: True if values of several types were taken, which are read as text.
+        time: A text that is a date or time of ISO 8601, if the first ones all are; else empty.
     """
 
     kind: str = ""
@@ -681,6 +694,7 @@ class _Node:
     count: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     is_mixed: bool = False
+    time: str = ""
     null_at: str = ""
     is_exact: bool = True
     fields: dict[str, _Node] = field(default_factory=dict)
@@ -695,6 +709,9 @@ class _Node:
             return
         kind = _json_kind(value, path, place, takes_any=takes_any)
         self.kinds[kind] += 1
+        if kind == "string" and (self.time or self.kinds[kind] == 1):
+            is_looked_at = self.kinds[kind] <= _MOST_TIMES
+            self.time = value if not is_looked_at or kind_of_text(value) in _MOMENTS else ""
         if isinstance(value, int) and abs(value) > MAX_EXACT:
             self.is_exact = False
         if takes_any:
@@ -750,6 +767,10 @@ class _Node:
                 f"text: {path} has {seen}"
             )
             return
+        if self.time:
+            notes.setdefault(path.partition(".")[0].partition("[")[0], []).append(
+                f"text: {path} has dates or times, such as {shown(self.time)}"
+            )
         for name, node in self.fields.items():
             legal = names.get(name, name)
             node.find_texts(f"{path}.{legal}" if path else legal, names, texts, notes)

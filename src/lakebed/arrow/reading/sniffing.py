@@ -530,7 +530,7 @@ def _candidates(text: str, base: CsvOptions, given: Mapping[str, Any]) -> Iterab
             escapes = [base.escape]
             if "escape" not in given and (f"\\{quote}" in text):
                 # A quote before a letter neither ends a cell nor is doubled.
-                is_proven = re.search(rf'\\{quote}[^\s{re.escape(delimiter)}{quote}]', text)
+                is_proven = re.search(rf"\\{quote}[^\s{re.escape(delimiter)}{quote}]", text)
                 escapes = ["\\", *escapes] if is_proven else [*escapes, "\\"]
             for escape in escapes:
                 trims = [base.trim]
