@@ -629,6 +629,65 @@ def test_a_schema_file_that_cannot_be_written_is_mended_by_the_next_update(
     assert dataset.version == 1
 
 
+class _Schemas(DelegatingStore):
+    """Counts the puts of schema files, and stops the process right before the first ones."""
+
+    def __init__(self, inner: Any, crashes: int = 0) -> None:
+        super().__init__(inner)
+        self.crashes, self.put_count = crashes, 0
+
+    def _put(self, key: str, data: memoryview) -> None:
+        if key.endswith("_common_metadata"):
+            self.put_count += 1
+            if self.put_count <= self.crashes:
+                raise KeyboardInterrupt
+        super()._put(key, data)
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_schema_file_whose_writer_has_stopped_is_written_by_the_next_commit(
+    crashes: int,
+) -> None:
+    dataset = create(ID)
+    store = store_of(dataset)
+    stopping = lakebed.Repository(_Schemas(store, crashes)).open("d")
+    names = [f"a{number}" for number in range(crashes)]
+    for name in names:
+        with pytest.raises(KeyboardInterrupt):
+            stopping.evolve(lambda old, name=name: old.add_field(name, "int"))
+
+    def columns() -> list[str]:
+        return pq.read_schema(pa.BufferReader(store.get("d/data/_common_metadata").data)).names
+
+    assert columns() == ["batch_id", "id"]
+    dataset.append([{"id": 1}])
+    assert columns() == ["batch_id", *names, "id"]
+    counting = _Schemas(store)
+    for _ in range(2):
+        lakebed.Repository(counting).open("d").append([{"id": 2}])
+    assert counting.put_count == 0
+    assert dataset.count() == 3
+
+
+def test_a_schema_file_that_cannot_be_written_is_tried_by_each_commit() -> None:
+    dataset = create(ID)
+    store = store_of(dataset)
+    for landed in (False, True):
+        failing = FailingStore(store, fail_on="put", matching="_common_metadata", landed=landed)
+        failing_dataset = lakebed.Repository(failing).open("d")
+        if not landed:
+            failing_dataset.evolve(lambda old: old.add_field("a", "int"))
+        else:
+            failing_dataset.append([{"id": 1}])  # the answer is lost
+    counting = _Schemas(store)
+
+    lakebed.Repository(counting).open("d").append([{"id": 2}])
+    lakebed.Repository(counting).open("d").append([{"id": 3}])
+
+    assert counting.put_count == 1
+    assert dataset.arrow(["id"]).column(0).to_pylist() == [1, 2, 3]
+
+
 def test_an_append_that_began_before_the_update_commits() -> None:
     dataset = create(ID, one("gone", maybe("string")))
     store = store_of(dataset)

@@ -330,4 +330,4 @@ def test_uuids_in_files_are_texts_and_never_their_bytes(lake, put, shape, has_ar
     words = re.search("`lakebed (.*)`", refused.value.hint)[1].split()
     answer = CliRunner().invoke(main, words)
     assert answer.exit_code == 0, answer.output
-    assert lake["t-copy"].arrow().select(["c", "n"]) == wanted
+    assert lake["t_copy"].arrow().select(["c", "n"]) == wanted

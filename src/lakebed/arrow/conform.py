@@ -120,7 +120,7 @@ def adding(name: str, kind: Kind = Kind.STRING) -> str:
     return (
         f"To add the column: unknown='keep' in the write, also as an option of Spark's writer; or "
         f"evolve(lambda d: d.add_field({name!r}, '{kind}')); on the command line: lakebed schema add "
-        f"DATASET {name} {kind}, or lakebed append --unknown keep."
+        f"DATASET {name} {kind}; or lakebed append --unknown keep."
     )
 
 

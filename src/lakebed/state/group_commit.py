@@ -15,6 +15,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from lakebed.errors import (
@@ -24,7 +25,7 @@ from lakebed.errors import (
     LakebedError,
     StorageError,
 )
-from lakebed.state import conflicts, history
+from lakebed.state import conflicts, history, schema_file
 from lakebed.state.committing import (
     CommitOptions,
     Committed,
@@ -479,6 +480,11 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         state = following.state
         if [member for member in since.later if member.look(store, head, since.of(member))]:
             return  # they have landed before, and must not again
+        due = head.state.schema_file_due
+        # A commit that changes the schema again writes the file after its head.
+        if due and due == state.schema_file_due:
+            is_put = schema_file.is_put(store, state.name, state.descriptor)
+            state = replace(state, schema_file_due=0 if is_put else due)
         every = [member.swaps for member, _ in joined]
         has_won = put_head(store, head, state, every, is_remembered=_may_remember(leader.terms))
     except LakebedError as exc:

@@ -41,6 +41,21 @@ def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> N
         _put_in_step(store, dataset, descriptor)
 
 
+def is_put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> bool:
+    """Write the schema file before a commit, for an earlier one whose writer may have stopped.
+
+    Returns:
+        False if that has failed, which is logged.
+
+    Cost:
+        One PUT.
+    """
+    with _leaving(dataset):
+        put(store, dataset, descriptor)
+        return True
+    return False
+
+
 def follow_head(store: Store, dataset: str) -> None:
     """Write the schema file for the current head; log a failure.
 

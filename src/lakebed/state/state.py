@@ -444,6 +444,15 @@ def _is_covered_after(state: State, change: Change, column: str) -> bool:
     return sum(file_count_of(segment) or 0 for segment in added) == len(change.added)
 
 
+def _merged_schema_file(state: State, change: Change) -> int:
+    """Return the version whose schema the schema file may lack; a commit that writes it sets 0."""
+    old, new = state.descriptor, change.new_descriptor
+    is_same = new is None or (
+        new.schema == old.schema and new.partition_types == old.partition_types
+    )
+    return state.schema_file_due if is_same else state.version + 1
+
+
 def _merged_move(state: State, change: Change) -> HeadFormat | None:
     return None if change.moves_to is state.head_format else change.moves_to
 
@@ -479,6 +488,8 @@ class State:
         moved_from: Format that the head came from, and an id, until the first commit to it;
             `CREATION` for a new dataset that its creator may still give up.
         held: The commit that other writers are to let through, until the next commit.
+        schema_file_due: Version whose schema the schema file may lack, if its writer stopped right
+            after the commit; 0 if the file is known to be written.
     """
 
     layout: Layout
@@ -506,6 +517,8 @@ class State:
     held: HeldFor | None = head_fact(None, HeldFor, lambda _state, _change: None, is_optional=True)  # noqa: RUF009 -- a dataclass field
     unmet: tuple[UnmetCheck, ...] = head_fact((), tuple[UnmetCheck, ...], _merged_unmet)
     indexed: tuple[str, ...] = head_fact((), tuple[str, ...], _merged_indexed)
+    # Releases that do not know this entry drop it, and leave the file to `check`.
+    schema_file_due: int = head_fact(0, int, _merged_schema_file, is_optional=True)
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     @property

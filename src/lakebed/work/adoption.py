@@ -623,7 +623,7 @@ def _remedy(store: Store, name: str, key: str, reason: str) -> str:
     if "of type UUID" in reason:
         return (
             "Import the files into another dataset, which makes texts of UUIDs: "
-            f"`lakebed import {store.uri}/{name}-copy {folder}`."
+            f"`lakebed import {store.uri}/{name}_copy {folder}`."
         )
     return (
         "Write the rows as another dataset, which converts them: "
