@@ -149,6 +149,7 @@ class _Generator:
         self._format = file_format
         self._chance = chance
         self._wild = chance.choice([0, 0.003, 0.02, 0.1, 0.4])  # share of what may not fit
+        self._breaks = chance.choice([0, 0, 0, 0.03, 0.15])  # share of lines of an odd end
         self._focus = ""  # the only column that may not fit: the rows are whole otherwise
 
     def files(self) -> NastyFiles:
@@ -242,20 +243,21 @@ class _Generator:
             share = chance.random()
             if share < wild * 0.2:
                 row = row[:-1]
+                if row and chance.random() < 0.3:
+                    row[0] += "\udcff"  # not UTF-8, in a row that lacks a cell
             elif share < wild * 0.3:
                 row.append("more")
             elif share < wild * 0.4:
                 row = chance.choice([[""], ["  "], ["\t"], ["\x0c"]])
             lines.append(delimiter.join(row))
-        return "".join(
-            line
-            + (
-                newline
-                if chance.random() > wild * 0.02
-                else chance.choice(["\r", "\n", "\r\n", "\n\n"])
-            )
-            for line in lines
-        ).encode()
+        odd_ends = ["\r", "\n", "\r\n", "\n\n", "\r\n\r\n", "\r\r\n", "\n \n"]
+        text = chance.choice([*[""] * 12, "\n", "\r\n\n", " \n", "\r"])
+        for line in lines:
+            is_odd = chance.random() < max(wild * 0.02, self._breaks)
+            text += line + (chance.choice(odd_ends) if is_odd else newline)
+        if chance.random() < 0.08:  # a quote that nothing ends
+            text += chance.choice(['"', 'x,"y', f'"a{delimiter}b\nc\n\nd'])
+        return text.encode("utf-8", "surrogateescape")
 
     def _json_text(self, name: str, text: str) -> str:
         chance = self._chance

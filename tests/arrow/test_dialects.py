@@ -190,6 +190,17 @@ def test_texts_have_the_meaning_that_the_notation_gives_them(tmp_path, kind, csv
     assert [row["x"] for row in read] == values
 
 
+@pytest.mark.parametrize("kind", [Kind.LONG, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DATE, Kind.BOOLEAN])
+@pytest.mark.parametrize("beside", ["1", '""'])
+def test_an_empty_cell_in_quotes_is_null_but_in_a_text(tmp_path, kind: Kind, beside: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'a,t,n\n"","",{beside}\n')
+
+    (row,) = rows_of(path, "csv", described(a=kind, t=Kind.STRING, n=Kind.LONG))
+
+    assert (row["a"], row["t"]) == (None, "")
+
+
 @pytest.mark.parametrize(
     ("csv", "cell"),
     [

@@ -303,15 +303,13 @@ class CsvParser:
 
     def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         """Return the rows of records, and the fields that were left out; see `Parse`."""
-        if self._exact or not self._options.is_plain:
-            return self._rows(self._table_of_texts(records), len(records))
-        data = b"\n".join(records) + b"\n"
-        try:
-            table = _parsed(data, self._names, self._options.delimiter, self._converting)
-        except pa.ArrowException:
-            # Texts may have other forms, such as a quoted empty cell in a column of numbers.
-            table = self._table_of_texts(records)
-        return self._rows(table, len(records))
+        if self._options.is_plain and not self._exact:
+            data = b"\n".join(records) + b"\n"
+            # Texts may have other forms, such as a quoted empty cell in a column of numbers or times.
+            with contextlib.suppress(pa.ArrowException, SchemaMismatchError):
+                table = _parsed(data, self._names, self._options.delimiter, self._converting)
+                return self._rows(table, len(records))
+        return self._rows(self._table_of_texts(records), len(records))
 
     def _table_of_texts(self, records: Sequence[bytes]) -> pa.Table:
         """Return records with typed columns, read as texts first.
