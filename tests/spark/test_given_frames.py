@@ -142,7 +142,7 @@ def test_append_of_a_run_that_a_micro_batch_repeats_is_refused(
         dataset.rerun(frame, f"epoch {epoch}")
 
     query = stream.writeStream.foreachBatch(repeat).trigger(availableNow=True)
-    query.option("checkpointLocation", str(tmp_path / "state")).start().awaitTermination(60)
+    query.option("checkpointLocation", str(tmp_path / "state")).start().awaitTermination()
 
     assert len(errors) == 1
     assert errors[0].startswith("Run 'epoch 0' has rows already. Inside foreachBatch")

@@ -151,7 +151,7 @@ def test_a_schema_that_changes_ends_the_query_and_the_next_one_reads_it(spark, d
     dataset.evolve(lakebed.DatasetDescriptor(schema=more, partition_by="p"), base=dataset.version)
 
     with pytest.raises(Exception, match=r"SchemaMismatchError[\s\S]*Start the query again"):
-        query.awaitTermination(60)
+        query.awaitTermination()
 
     dataset.append([{"p": "p0", "n": 2, "more": "m"}])
     taken = Taken(stream(spark, dataset), checkpoint)

@@ -173,7 +173,7 @@ def incoming(spark: Any, tmp_path: Path) -> Any:
 
 
 def start(writer: Any, path: str) -> None:
-    writer.trigger(availableNow=True).start(path).awaitTermination(60)
+    writer.trigger(availableNow=True).start(path).awaitTermination()
 
 
 @pytest.mark.parametrize("setting", STREAM)
@@ -212,7 +212,7 @@ def test_setting_of_a_stream_that_is_not_honoured_is_refused(
     writer = setting(writer.option("checkpointLocation", str(tmp_path / "state")))
 
     with pytest.raises(PySparkException, match=message):
-        writer.start(path_of(parts)).awaitTermination(60)
+        writer.start(path_of(parts)).awaitTermination()
 
     assert parts.count() == 9
 
