@@ -11,10 +11,12 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 from watched_lake import SALES, Lake
 
 import lakebed
@@ -88,6 +90,8 @@ def classes() -> dict[str, Any]:
 
 
 CLASSES = classes()
+# Older clients have older classes of the same facets, with the same fields.
+KNOWS_OUR_FACETS = Version(version("openlineage-python")) >= Version("1.54")
 
 
 def build(facet: dict[str, Any]) -> None:
@@ -100,7 +104,8 @@ def build(facet: dict[str, Any]) -> None:
         jsonschema.Draft202012Validator(schema).validate(facet)
         return
     made = CLASSES[name](**facts)
-    assert version_of(address) <= version_of(attrs.asdict(made)["_schemaURL"]), address
+    if KNOWS_OUR_FACETS:
+        assert version_of(address) <= version_of(attrs.asdict(made)["_schemaURL"]), address
     match name:
         case "SchemaDatasetFacet":
             module = openlineage.client.generated.schema_dataset
