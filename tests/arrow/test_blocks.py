@@ -4,6 +4,8 @@ import datetime as dt
 import os
 import uuid
 import zlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import fastavro
@@ -14,8 +16,11 @@ from reading_twice import files_in, open_block_reader, open_line_reader, plain_r
 from lakebed import CsvOptions
 from lakebed.arrow.documents import is_cut_object
 from lakebed.arrow.entities import entities_to_batch
-from lakebed.arrow.reading.files import find_files
+from lakebed.arrow.reading.dialect import parts_of
+from lakebed.arrow.reading.files import RawFile, find_files
+from lakebed.arrow.reading.inference import inspect_files
 from lakebed.arrow.reading.rows import open_reader
+from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Field, Schema
 
@@ -58,6 +63,67 @@ def test_lines_that_are_too_long_come_in_the_same_pieces(
 
     for seed in range(25):
         check_seed(tmp_path, file_format, seed, monkeypatch)
+
+
+def inspected(files: Sequence[RawFile], given: NastyFiles, rows: int) -> object:
+    """Return what an inspection of files finds, without the first misfit; or the type of its error."""
+    csv = parts_of(replace(given.csv, ragged=("reject", "fill")[rows % 2]))
+    try:
+        inspection = inspect_files(files, "csv", csv=csv, rows=rows)
+    except LakebedError as error:
+        return type(error)
+    remarks = tuple(remark.partition("The first")[0] for remark in inspection.remarks)
+    return replace(inspection, remarks=remarks)
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter"),
+    [
+        (b's\n"a\nb"\nc\n', ","),
+        (b's,n\n"x\ny",1\nz,\n', ","),
+        (b"s\tn\nx\t1\n\t\nz\t2\n", "\t"),
+        (b"s,n\nx,1\n\nz,\n", ","),
+        (b"s,n\nx,1\ry,2\nz,\n", ","),
+        (b"s,n\nx,1,2\nz,\n", ","),
+        (b"s,n\nx,1\n\xff,2\nz,3", ","),
+        (b'\xef\xbb\xbfs,n\r\n"x",1\r\nz,\r\n', ","),
+        (b'"s\nt",n\nx,1\nz,\n', ","),
+    ],
+)
+def test_an_inspection_by_blocks_counts_the_records_of_lines(
+    content: bytes, delimiter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content)
+    _, files = find_files([str(path)], "csv")
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=(Field(name="s", type=FLAT["s"]),))),
+        csv=CsvOptions(delimiter=delimiter),
+        unknown="reject",
+        contents={},
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("lakebed.arrow.reading.inference.text_blocks", lambda *_, **__: None)
+        by_lines = [inspected(files, given, rows) for rows in (0, 1, 2)]
+
+    for size in (*range(1, len(content)), SIZES[-1]):
+        monkeypatch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size)
+        assert [inspected(files, given, rows) for rows in (0, 1, 2)] == by_lines, size
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_inspection_by_blocks_finds_what_one_by_lines_finds(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, rows = nasty_files("csv", seed), (0, 0, 7, 1)[seed % 4]
+    files = files_in(tmp_path, "csv", given)
+    with monkeypatch.context() as patch:
+        patch.setattr("lakebed.arrow.reading.inference.text_blocks", lambda *_, **__: None)
+        by_lines = inspected(files, given, rows)
+
+    for size in SIZES:
+        monkeypatch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size)
+        assert inspected(files, given, rows) == by_lines, size
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

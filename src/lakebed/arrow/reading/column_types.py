@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.reading.cells import iso_text
-from lakebed.arrow.reading.files import Line
 from lakebed.arrow.reading.texts import (
     BOOLEANS,
     DATE_FORMATS,
@@ -106,6 +105,8 @@ class TextColumn:
         self._formats: frozenset[str] | None = None
         self._given_formats = formats
         self._local_count = 0
+        self._forms: tuple[tuple[Kind, str], ...] = _FORMS
+        self._is_distinct = False
         self._example: dict[Kind, str] = {}
         self._days: set[str] = set()
         self.null_at = ""
@@ -117,29 +118,40 @@ class TextColumn:
         """Keep the position of a null."""
         self.null_at = self.null_at or place
 
-    def add(self, texts: pa.ChunkedArray, chunk: Sequence[Line], location: str) -> None:
-        """Look at some texts."""
+    def add(self, texts: pa.ChunkedArray, numbers: Sequence[int], location: str) -> None:
+        """Look at some texts, whose records begin in lines of these numbers."""
         self.count += len(texts)
         if texts.null_count:
             self.empty_count += texts.null_count
             if not self.null_at:
                 position = texts.is_null().to_pylist().index(True)
                 # Empty lines are skipped, so that row numbers and line numbers may differ.
-                is_aligned = len(texts) == len(chunk)
-                line = f", line {chunk[position].number}" if is_aligned else ""
+                is_aligned = len(texts) == len(numbers)
+                line = f", line {numbers[position]}" if is_aligned else ""
                 self.null_at = f"{location}{line}"
-        values, counts = texts.drop_null().value_counts().flatten()
+        present = texts.drop_null().combine_chunks()
+        if self._is_distinct:  # counting distinct values costs more than looking at all
+            values, counts = present, pa.repeat(pa.scalar(1, pa.int64()), len(present))
+        else:
+            values, counts = present.value_counts().flatten()
+        self._is_distinct = 2 * len(values) > len(present)
         self._add_each(values.slice(0, _FEW), counts.slice(0, _FEW), location)
         values, counts = values.slice(_FEW), counts.slice(_FEW)
-        for kind, form in _FORMS:
-            if len(values) > _FEW and self._is_settled_for(kind):
-                is_alike = pc.match_substring_regex(values, form)
-                if kind is Kind.STRING:
-                    words = pa.array(sorted(self._nulls | BOOLEANS), pa.string())
-                    is_alike = pc.and_not(is_alike, pc.is_in(values, words))
-                if self._add_alike(kind, values.filter(is_alike), counts.filter(is_alike)):
-                    is_other = pc.invert(is_alike)
-                    values, counts = values.filter(is_other), counts.filter(is_other)
+        for place, (kind, form) in enumerate(self._forms):
+            if len(values) <= _FEW:
+                break
+            if not self._is_settled_for(kind):
+                continue
+            is_alike = pc.match_substring_regex(values, form)
+            if kind is Kind.STRING:
+                words = pa.array(sorted(self._nulls | BOOLEANS), pa.string())
+                is_alike = pc.and_not(is_alike, pc.is_in(values, words))
+            if is_alike.true_count == len(values) and self._add_alike(kind, values, counts):
+                self._forms = (self._forms[place], *self._forms[:place], *self._forms[place + 1 :])
+                return
+            if self._add_alike(kind, values.filter(is_alike), counts.filter(is_alike)):
+                is_other = pc.invert(is_alike)
+                values, counts = values.filter(is_other), counts.filter(is_other)
         self._add_each(values, counts, location)
 
     def _add_each(self, texts: pa.Array, counts: pa.Array, location: str) -> None:

@@ -174,7 +174,7 @@ def cells_as_text(
     records = [line.data for line in chunk]
     if options.is_split_plainly:
         try:
-            return _split_plainly(records, names, options)
+            return split_plainly(b"\n".join(records) + b"\n", names, options)
         except pa.ArrowInvalid as exc:
             if options.ragged == "reject":
                 return _halves_as_text(chunk, names, options, exc, on_misfit)
@@ -208,14 +208,14 @@ def _at_line(line: Line, bad: SchemaMismatchError) -> SchemaMismatchError:
     return SchemaMismatchError(f"Line {line.number}: {bad.message}", hint=bad.hint)
 
 
-def _split_plainly(records: Sequence[bytes], names: Sequence[str], options: CsvOptions) -> pa.Table:
-    """Return the cells of records by Arrow's parser.
+def split_plainly(data: bytes, names: Sequence[str], options: CsvOptions) -> pa.Table:
+    """Return the cells of records, each with a newline, as text by Arrow's parser.
 
     Raises:
         pa.ArrowInvalid: A record has another number of cells, or is not UTF-8.
     """
     return _parsed(
-        b"\n".join(records) + b"\n",
+        data,
         names,
         options.delimiter,
         pacsv.ConvertOptions(
@@ -331,7 +331,7 @@ class CsvParser:
     def _texts(self, records: Sequence[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
             try:
-                return _split_plainly(records, self._names, self._options)
+                return split_plainly(b"\n".join(records) + b"\n", self._names, self._options)
             except pa.ArrowException as exc:
                 if self._options.ragged == "reject":
                     raise self._refused(records, str(exc)) from exc

@@ -30,6 +30,7 @@ from lakebed.arrow.reading.csv import (
     ends_in_quotes,
     join_records,
     open_text,
+    split_plainly,
     values_from_csv,
 )
 from lakebed.arrow.reading.csv_texts import (
@@ -91,7 +92,7 @@ class CsvBlockReader(CsvReader):
         source = BlockSource(file)
         block = source.next()
         end = -1 if block is None else block.data.find(b"\n")
-        if block is None or end < 0 or self._is_odd_header(block.data[:end]):
+        if block is None or end < 0 or _is_odd_header(block.data[:end], self._options):
             yield from super().chunks(file)
             return
         parse = self._parser(block.data[:end])
@@ -100,12 +101,6 @@ class CsvBlockReader(CsvReader):
         while block is not None:
             rest_bytes = yield from self._read(block, parse, source)
             block = source.next(at_least=rest_bytes)
-
-    def _is_odd_header(self, line: bytes) -> bool:
-        """Return whether a first line may be more or less than the first record."""
-        if self._options.has_header and is_blank(line, self._separator):
-            return True
-        return b"\r" in line[:-1] or ends_in_quotes(line, self._separator, inside=False)
 
     @property
     def _separator(self) -> bytes:
@@ -117,12 +112,7 @@ class CsvBlockReader(CsvReader):
         """Yield a block's rows and rejects; return the number of bytes that the next block begins with."""
         read = parse.read_block(block)
         if read is None:
-
-            def following() -> Iterator[Line]:  # a record may go on in the next block
-                after = source.next()
-                return iter(()) if after is None else after.lines()
-
-            records = join_records(block.lines(), self._separator, following)
+            records = _records_by_lines(block, source, self._separator)
             is_one = len(parse.names) == 1  # where an empty line is a null
             lines = records if is_one else without_blanks(records, self._separator)
             yield from grouped(lines, parse, parse.is_cut, ROWS_PER_CHUNK)
@@ -131,6 +121,94 @@ class CsvBlockReader(CsvReader):
             source.give_back(block, read.used_bytes)
         yield from settle(read.parsed, BlockRecords(block, read.ends), parse.judge)
         return len(block.data) - read.used_bytes
+
+
+def _is_odd_header(line: bytes, options: CsvOptions) -> bool:
+    """Return whether a first line may be more or less than the first record."""
+    separator = options.delimiter.encode()
+    if options.has_header and is_blank(line, separator):
+        return True
+    return b"\r" in line[:-1] or ends_in_quotes(line, separator, inside=False)
+
+
+def _records_by_lines(block: Block, source: BlockSource, separator: bytes) -> Iterator[Line]:
+    """Yield the records of a block, the last of which may go on in the next one."""
+
+    def following() -> Iterator[Line]:
+        after = source.next()
+        return iter(()) if after is None else after.lines()
+
+    return join_records(block.lines(), separator, following)
+
+
+def text_blocks(
+    file: RawFile, names: Sequence[str], options: CsvOptions, *, divided_by: int
+) -> Iterator[tuple[int, pa.Table] | Iterator[Line]] | None:
+    """Yield the rows of a file as texts, with the number of the line of the first row of each block.
+
+    Every row is a line. Of a block where Arrow's parser may find other rows, the records are yielded;
+    they must be read before the next block. None if the whole file must be read by lines.
+
+    Args:
+        file: The file.
+        names: Names of its columns.
+        options: Its notation.
+        divided_by: Number of blocks that are as large as an ordinary block.
+    """
+    if not options.is_split_plainly:
+        return None
+    source = BlockSource(file, divided_by=divided_by)
+    block = source.next()
+    end = -1 if block is None else block.data.find(b"\n")
+    if block is None or end < 0 or _is_odd_header(block.data[:end], options):
+        return None
+    first = block.beginning_at(end + 1, 1) if options.has_header else block
+    return _text_blocks(first, source, names, options)
+
+
+def _text_blocks(
+    block: Block | None, source: BlockSource, names: Sequence[str], options: CsvOptions
+) -> Iterator[tuple[int, pa.Table] | Iterator[Line]]:
+    while block is not None:
+        table = _texts_of(block, names, options)
+        if table is None:
+            yield _records_by_lines(block, source, options.delimiter.encode())
+        else:
+            yield block.first_number, table
+        block = source.next()
+
+
+def _texts_of(block: Block, names: Sequence[str], options: CsvOptions) -> pa.Table | None:
+    """Return the rows of a block as texts; None if it is to be read by lines."""
+    data, separator = block.data, options.delimiter.encode()
+    if not _is_clean(block) or _is_last_open(data, separator):
+        return None
+    try:
+        table = split_plainly(data, names, options)
+    except pa.ArrowException:
+        return None
+    if table.num_rows != count_newlines(data):
+        return None
+    if is_blank(separator) and table.num_rows:  # lines of delimiters alone are blank
+        is_null = [column.is_null().to_numpy() for column in table.columns]
+        if np.logical_and.reduce(is_null).any():
+            return None
+    return table
+
+
+def _is_clean(block: Block) -> bool:
+    """Return whether a block has lines alone, whose ends are newlines, and is UTF-8."""
+    data = block.data
+    if not data or block.after is not None or not is_utf8(data):
+        return False  # Arrow's handler of ragged rows fails where they are not UTF-8
+    return b"\r" not in data or data.count(b"\r") == data.count(b"\r\n")
+
+
+def _is_last_open(data: bytes, separator: bytes) -> bool:
+    """Return whether the last line ends in quotes, if it begins a record."""
+    start = data.rfind(b"\n", 0, -1) + 1
+    line = data[start:-1]
+    return b'"' in line and ends_in_quotes(line, separator, inside=False)
 
 
 def _with_end(text: bytes) -> bytes:
@@ -223,16 +301,14 @@ class _BlockParser(CsvParser):
     def read_block(self, block: Block) -> _ReadBlock | None:
         """Read a block; None if it is to be read by lines."""
         data = block.data
-        if not data or block.after is not None or not is_utf8(data):
-            return None  # Arrow's handler of ragged rows fails where they are not UTF-8
-        if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        if not _is_clean(block):
             return None
         cells, line_count = self._read_typed(data), count_newlines(data)
         ends, used_bytes = None, len(data)
         # Each row ends at a newline outside of quotes. So if there are as many rows as newlines, every
         # line is a record, except for the last one, whose quote may be open.
         if b'"' in data and (
-            cells is None or cells.count != line_count or self._is_last_open(data)
+            cells is None or cells.count != line_count or _is_last_open(data, self._separator)
         ):
             ends = ends_of_records(data, self._separator)
             if ends is None or not len(ends):
@@ -256,7 +332,7 @@ class _BlockParser(CsvParser):
         Args:
             bodies: Contents of the files, without headers; each ends with a newline, or is empty.
         """
-        if self._others or any(self._is_last_open(body) for body in bodies):
+        if self._others or any(_is_last_open(body, self._separator) for body in bodies):
             return None
         counts = [body.count(b"\n") for body in bodies]
         data = b"".join(bodies)
@@ -265,12 +341,6 @@ class _BlockParser(CsvParser):
             return None
         rows = read.parsed.rows
         return Pack(rows=rows, row_counts=counts) if rows.num_rows == sum(counts) else None
-
-    def _is_last_open(self, data: bytes) -> bool:
-        """Return whether the last line ends in quotes, if it begins a record."""
-        start = data.rfind(b"\n", 0, -1) + 1
-        line = data[start:-1]
-        return b'"' in line and ends_in_quotes(line, self._separator, inside=False)
 
     def _place(self, cells: _Cells, data: bytes, ends: np.ndarray | None) -> ParsedRows | None:
         """Return rows with the numbers of their records; None if some rows are not records."""

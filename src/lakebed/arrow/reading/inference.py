@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import decimal
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from lakebed.arrow.reading.cells import csv_cells, legal_name
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
 from lakebed.arrow.reading.column_types import TextColumn, choose_notation
 from lakebed.arrow.reading.csv import cells_as_text, csv_records, header_names
+from lakebed.arrow.reading.csv_blocks import text_blocks
 from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions, parts_of
 from lakebed.arrow.reading.files import (
     MOST_COLUMNS,
@@ -461,19 +463,49 @@ def _from_csv(files: Sequence[RawFile], look: _Look) -> Inspection:
             cells_by_name.update(zip(names, cells, strict=False))
             for name in columns.keys() - set(names):
                 columns[name].note_null(f"{file.location} lacks it")
-            if len(names) > 1:  # in a file of one column an empty line is a null
-                records = without_blanks(records)
-            for chunk in _chunked(itertools.islice(records, look.rows), look, file.location):
-                table = cells_as_text(
-                    chunk, names, look.csv, on_misfit=look.misfits.of(file.location)
-                )
+            for table, numbers in _texts_of(looking.file, records, names, look):
                 for name in names:
-                    column_of(name).add(table.column(name), chunk, file.location)
+                    column_of(name).add(table.column(name), numbers, file.location)
                 looking.move()
             for name in names:
                 column_of(name)
         looking.finish()
     return _described(columns, cells_by_name, look)
+
+
+def _texts_of(
+    file: RawFile, records: Iterator[Line], names: tuple[str, ...], look: _Look
+) -> Iterator[tuple[pa.Table, Sequence[int]]]:
+    """Yield the first rows of CSV as texts, with the numbers of the lines of their records.
+
+    Args:
+        file: The file.
+        records: Its records after the header, for what is to be read by lines.
+        names: Names of the columns.
+        look: Options of the inspection.
+    """
+    remaining = sys.maxsize if look.rows is None else look.rows
+    divided_by = 1 if remaining > _RECORDS_PER_CHUNK else 16
+    blocks = text_blocks(file, names, look.csv, divided_by=divided_by)
+    for part in iter([records]) if blocks is None else blocks:
+        if remaining <= 0:
+            break
+        if isinstance(part, tuple):
+            number, table = part
+            table = table.slice(0, remaining)
+            remaining -= table.num_rows
+            look.misfits.add_lines(table.num_rows)
+            yield table, range(number, number + table.num_rows)
+            continue
+        if len(names) > 1:  # in a file of one column an empty line is a null
+            part = without_blanks(part)
+        for chunk in _chunked(itertools.islice(part, remaining), look, file.location):
+            remaining -= len(chunk)
+            lines = [line for line in chunk if not line.problem]
+            if lines:
+                on_misfit = look.misfits.of(file.location)
+                table = cells_as_text(lines, names, look.csv, on_misfit=on_misfit)
+                yield table, [line.number for line in lines]
 
 
 def _described(
@@ -562,9 +594,7 @@ def _chunked(lines: Iterable[Line], look: _Look, location: str) -> Iterator[list
         for line in chunk:
             if line.problem:
                 add_misfit(_problem_of(line))
-        whole = [line for line in chunk if not line.problem]
-        if whole:
-            yield whole
+        yield chunk
 
 
 def _from_json(files: Sequence[RawFile], look: _Look) -> Inspection:
