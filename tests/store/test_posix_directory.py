@@ -13,12 +13,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from places import as_user_of_no_rights
 
 import lakebed.store
 from lakebed.errors import (
     AccessDeniedError,
+    CorruptMetadataError,
+    DatasetNotFoundError,
     InvalidNameError,
     LakebedError,
     ObjectNotFoundError,
@@ -177,6 +180,7 @@ LINKED_CALLS: dict[str, Callable[[PosixStore, str, Path], object]] = {
     "stat": lambda store, key, _: store.stat(key),
     "open_input": lambda store, key, _: store.open_input(key).close(),
     "local_path": lambda store, key, _: store.local_path(key),
+    "local_paths": lambda store, key, _: store.local_paths([f"{key}-other", key]),
     "create": lambda store, key, _: store.create(key, b"y"),
     "replace": lambda store, key, _: store.replace(key, b"y", if_match=content_etag(b"x")),
     "put": lambda store, key, _: store.put(key, b"y"),
@@ -213,6 +217,51 @@ def test_nothing_is_read_or_written_through_a_link(tmp_path: Path, call: str, li
     assert "links=true" in caught.value.hint
     after = {path: path.read_bytes() for path in outside.parent.rglob("*") if path.is_file()}
     assert after == before
+
+
+PIPE_CALLS: dict[str, Callable[[PosixStore], object]] = {
+    "get": lambda store: store.get("d/a"),
+    "get_if_changed": lambda store: store.get_if_changed("d/a", etag="x"),
+    "get_range": lambda store: store.get_range("d/a", 0, 1),
+    "size": lambda store: store.size("d/a"),
+    "stat": lambda store: store.stat("d/a"),
+    "open_input": lambda store: store.open_input("d/a").close(),
+    "replace": lambda store: store.replace("d/a", b"y", if_match=content_etag(b"x")),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("call", PIPE_CALLS)
+def test_pipe_is_no_object_and_is_not_waited_for(tmp_path: Path, call: str) -> None:
+    store = PosixStore(tmp_path)
+    store.put("d/b", b"x")
+    os.mkfifo(tmp_path / "d/a")
+
+    with pytest.raises((ObjectNotFoundError, PreconditionFailedError)) as caught:
+        PIPE_CALLS[call](store)
+
+    assert "is not a regular file" in str(caught.value) or call == "replace"
+    assert [info.key for info in store.list()] == ["d/b"]
+    assert not store.delete_if_match("d/a", etag=content_etag(b""))
+
+
+@pytest.mark.timeout(30)
+def test_dataset_whose_head_or_file_is_a_pipe_has_a_named_error(tmp_path: Path) -> None:
+    lake = lakebed.open_repository(str(tmp_path))
+    dataset = lake.create("t", lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])))
+    dataset.append([{"n": 1}])
+    (file,) = dataset.files()
+    (tmp_path / file.key).unlink()
+    os.mkfifo(tmp_path / file.key)
+
+    with pytest.raises(CorruptMetadataError, match="is not a regular file"):
+        lake.open("t").arrow()
+
+    head = tmp_path / "t.by-dataset-metadata.json"
+    head.unlink()
+    os.mkfifo(head)
+    with pytest.raises(DatasetNotFoundError):
+        lakebed.open_repository(str(tmp_path)).open("t")
 
 
 def test_links_are_read_if_an_option_allows_it_but_not_listed(tmp_path: Path) -> None:

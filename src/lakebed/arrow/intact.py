@@ -175,13 +175,14 @@ def verify_footers(store: Store, dataset: str, keys: Iterable[str]) -> None:
     Raises:
         DamagedFileError: The footer of a file differs from its seal, or a file cannot be read.
     """
-    for key in keys:
-        path = store.local_path(key)
-        assert path is not None
-        with translating(dataset, lambda key=key: key):  # type: ignore[misc]  # mypy#12557
+    keys, key = list(keys), ""
+    paths = store.local_paths(keys)
+    assert paths is not None
+    with translating(dataset, lambda: key):
+        for key, path in zip(keys, paths, strict=True):  # noqa: B007 - the error names it
             if not verify_local_footer(path):
-                with pa.OSFile(str(path)) as source:
-                    _judge(source, (str(path), source.size()))
+                with pa.OSFile(path) as source:
+                    _judge(source, (path, source.size()))
 
 
 def _judge(source: pa.NativeFile, name: tuple[str, int]) -> None:

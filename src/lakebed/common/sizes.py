@@ -33,7 +33,11 @@ def parse_size(size: object, name: str = "size") -> int:
     (1536, 1000)
     """
     number = None
-    if isinstance(size, str):
+    if (
+        type(size) is int
+    ):  # most are: the test of a protocol below takes longer than all of the rest
+        number = size
+    elif isinstance(size, str):
         match = _SIZE.fullmatch(size.strip())
         if match is not None and (match[2] or "." not in match[1]):
             number = int(Decimal(match[1]) * 1024 ** _UNITS[match[2].lower()])

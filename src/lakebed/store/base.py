@@ -110,6 +110,11 @@ class ObjectStat(ObjectInfo):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+# Most keys: nothing in them is forbidden, and no component is too long. It is matched in a fraction of
+# the time that the rules below take.
+_PLAIN_KEY = re.compile(
+    r"(?:[A-Za-z0-9_=][A-Za-z0-9_=.%+-]{0,127}/)*[A-Za-z0-9_=][A-Za-z0-9_=.%+-]{0,127}"
+)
 _NOT_IN_KEYS = re.compile(r"[\x00-\x1f\\\x7f]")
 
 
@@ -123,6 +128,8 @@ def validate_key(key: str) -> str:
         InvalidNameError: A component is empty, begins with a dot, is longer than 255 bytes, or
             holds a backslash, a control character or half a surrogate pair.
     """
+    if _PLAIN_KEY.fullmatch(key):
+        return key
     for component in key.split("/"):
         problem = _problem_of_component(component)
         if problem:
@@ -540,6 +547,16 @@ class Store(ABC):
         validate_key(key)
         return self._local_path(key)
 
+    def local_paths(self, keys: Sequence[str]) -> Sequence[str] | None:
+        """Return the paths of objects on the local file system; None if they are not on one.
+
+        Cost:
+            As `local_path` of each, in less time where many share a directory.
+        """
+        for key in keys:
+            validate_key(key)
+        return self._local_paths(keys)
+
     def hadoop_uri(self, key: str) -> str | None:
         """Return the URI of the object for Hadoop's file systems; None if none of them has it.
 
@@ -657,6 +674,10 @@ class Store(ABC):
 
     def _local_path(self, key: str) -> Path | None:  # noqa: ARG002 - most stores have no paths
         return None
+
+    def _local_paths(self, keys: Sequence[str]) -> Sequence[str] | None:
+        paths = [self._local_path(key) for key in keys]
+        return None if None in paths else [str(path) for path in paths]
 
     def _hadoop_uri(self, key: str) -> str | None:
         path = self._local_path(key)

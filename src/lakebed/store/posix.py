@@ -17,11 +17,12 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -62,7 +63,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.
 
 
 @contextlib.contextmanager
-def translating_os_errors(path: Path, *, writing: bool) -> Iterator[None]:
+def translating_os_errors(path: str | Path, *, writing: bool) -> Iterator[None]:
     """Raise the most specific error of Lakebed for an `OSError` about `path`."""
     try:
         yield
@@ -70,8 +71,8 @@ def translating_os_errors(path: Path, *, writing: bool) -> Iterator[None]:
         raise _translated(path, exc, writing=writing) from exc
 
 
-def _translated(path: Path, exc: OSError, *, writing: bool) -> LakebedError:
-    reason = f"{os.strerror(exc.errno) if exc.errno else exc}"
+def _translated(path: str | Path, exc: OSError, *, writing: bool) -> LakebedError:
+    reason = exc.strerror or str(exc)
     if not writing and exc.errno in _NOT_FOUND:
         return ObjectNotFoundError(f"No object {str(path)!r}: {reason}.")
     if exc.errno in _DENIED:
@@ -101,6 +102,8 @@ def content_etag(data: bytes | memoryview) -> str:
 class PosixStore(Store):
     """A directory. The first write creates it, not the opening of the store.
 
+    Paths are texts: to make a `Path` of one takes about as long as a request of a small object.
+
     All writers must open the same root: it contains the locks, under `.lakebed/`.
     """
 
@@ -121,14 +124,15 @@ class PosixStore(Store):
         Raises:
             InvalidInputError: `root` is a file.
         """
-        self._root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path must stay
+        self._root = Path(os.path.abspath(root))
         # A Path raises if access is denied; the first request reports that better.
-        if os.path.isfile(self._root):  # noqa: PTH113
+        if os.path.isfile(self._root):
             raise InvalidInputError(
                 f"{self._root} is a file.", hint="Give the directory that contains the datasets."
             )
         self._durable = durable
         self._links = links
+        self._begin = os.path.join(self._root, "")  # paths of keys begin with it
         self.uri = self._root.as_uri()
         self.supports_compare_and_swap = fcntl is not None
 
@@ -144,26 +148,43 @@ class PosixStore(Store):
         return "Use Linux, macOS or WSL, which have file locks; on Windows use an object store."
 
     def _local_path(self, key: str) -> Path:
-        return self._path(key)
+        return Path(self._path(key))
 
-    def _path(self, key: str) -> Path:
+    def _local_paths(self, keys: Sequence[str]) -> list[str]:
+        if self._links:
+            return [self._begin + key for key in keys]
+        # Most files share a directory with others: it is looked at once.
+        directories: set[str] = set()
+        paths = []
+        for key in keys:
+            directory = key.rpartition("/")[0]
+            if directory in directories:
+                path = self._begin + key
+                if os.path.islink(path):
+                    raise _refused(path)
+            else:
+                path = self._path(key)
+                directories.add(directory)
+            paths.append(path)
+        return paths
+
+    def _path(self, key: str) -> str:
         """Return the path of an object that is read or written; a link on it is refused."""
-        path = self._root / key
         if not self._links:
-            link = self._find_link(path)
+            link = self._find_link(key)
             if link is not None:
                 raise _refused(link)
-        return path
+        return self._begin + key
 
     def _open_input(self, key: str, size_bytes: int | None) -> pa.NativeFile:  # noqa: ARG002 - Arrow asks the file
         path = self._path(key)
-        self._size(key)  # Arrow's errors distinguish a directory from a failing disk only by text
         with translating_os_errors(path, writing=False):
-            return pa.OSFile(str(path), mode="r")
+            _file_status(path)  # Arrow's errors distinguish a directory only by text; a pipe waits
+            return pa.OSFile(path, mode="r")
 
     def _get(self, key: str) -> StoredObject:
         path = self._path(key)
-        with translating_os_errors(path, writing=False), path.open("rb") as file:
+        with translating_os_errors(path, writing=False), _opened(path) as file:
             data = file.read()
             modified = os.fstat(file.fileno()).st_mtime
         return StoredObject(
@@ -175,23 +196,19 @@ class PosixStore(Store):
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         path = self._path(key)
-        with translating_os_errors(path, writing=False), path.open("rb") as file:
+        with translating_os_errors(path, writing=False), _opened(path) as file:
             file.seek(start)
             return file.read(length)
 
     def _size(self, key: str) -> int:
         path = self._path(key)
         with translating_os_errors(path, writing=False):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            return path.stat().st_size
+            return _file_status(path).st_size
 
     def _stat(self, key: str) -> ObjectStat:
         path = self._path(key)
         with translating_os_errors(path, writing=False):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            status = path.stat()
+            status = _file_status(path)
         return ObjectStat(
             key=key,
             size_bytes=status.st_size,
@@ -210,32 +227,32 @@ class PosixStore(Store):
         self._make_name_durable(target)
         return content_etag(data)
 
-    def _appear(self, target: Path, temporary: Path, key: str) -> bool:
+    def _appear(self, target: str, temporary: str, key: str) -> bool:
         """Give the temporary file the name `target`, unless it is taken."""
         try:
             os.link(temporary, target)
         except FileExistsError:
             # A network file system may repeat a link whose answer was lost, and then finds its
             # own link: only that one gives the temporary file a second name.
-            return temporary.stat().st_nlink > 1
+            return os.stat(temporary).st_nlink > 1
         except OSError as exc:
             if exc.errno not in _NO_HARD_LINKS:
                 raise
             return self._appear_under_lock(target, temporary, key)
         return True
 
-    def _appear_under_lock(self, target: Path, temporary: Path, key: str) -> bool:
+    def _appear_under_lock(self, target: str, temporary: str, key: str) -> bool:
         with self._locked(key):
             if os.path.lexists(target):
                 return False
-            temporary.rename(target)
+            os.rename(temporary, target)
         return True
 
     def _replace(self, key: str, data: memoryview, *, if_match: str) -> str:
         target = self._path(key)
         with translating_os_errors(target, writing=True), contextlib.ExitStack() as stack:
             try:
-                current = stack.enter_context(target.open("rb"))
+                current = stack.enter_context(_opened(target))
             except _NO_FILE as exc:
                 raise self._changed(key) from exc
             status = os.fstat(current.fileno())
@@ -245,7 +262,7 @@ class PosixStore(Store):
             with self._temporary(target, [data]) as temporary, self._locked(key):
                 if not _is_unchanged(target, status):
                     raise self._changed(key)
-                temporary.replace(target)
+                os.replace(temporary, target)
         self._make_name_durable(target)
         return content_etag(data)
 
@@ -253,9 +270,10 @@ class PosixStore(Store):
         msg = f"Object {key!r} in {self.uri} was changed or deleted since it was read."
         return PreconditionFailedError(msg)
 
-    def _current_etag(self, target: Path) -> str:
+    def _current_etag(self, target: str) -> str:
         try:
-            return content_etag(target.read_bytes())
+            with _opened(target) as file:
+                return content_etag(file.read())
         except _NO_FILE:
             return ""
 
@@ -265,7 +283,7 @@ class PosixStore(Store):
             translating_os_errors(target, writing=True),
             self._temporary(target, [data]) as temporary,
         ):
-            temporary.replace(target)
+            os.replace(temporary, target)
         self._make_name_durable(target)
 
     def _put_stream(
@@ -281,14 +299,14 @@ class PosixStore(Store):
             translating_os_errors(target, writing=True),
             self._temporary(target, pieces) as temporary,
         ):
-            temporary.replace(target)
+            os.replace(temporary, target)
         self._make_name_durable(target)
 
     def _begin_file(self, key: str) -> GrowingFile:
         path = _hidden_beside(self._path(key))
         translating = functools.partial(translating_os_errors, path, writing=True)
         with translating():
-            return GrowingFile(path, self._open_new(path), translating)
+            return GrowingFile(Path(path), self._open_new(path), translating)
 
     def _adopt(self, path: Path, key: str) -> None:
         target = self._path(key)
@@ -298,8 +316,8 @@ class PosixStore(Store):
                 return
             if self._durable:
                 self._sync_file(path)
-            self._make_directory(target.parent)
-            path.replace(target)
+            self._make_directory(os.path.dirname(target))
+            os.replace(path, target)
         self._make_name_durable(target)
 
     def _sync_file(self, path: Path) -> None:
@@ -309,26 +327,32 @@ class PosixStore(Store):
         finally:
             os.close(descriptor)
 
-    def _find_link(self, path: Path) -> Path | None:
-        """Return the symbolic link on the way from the root to a path; None without one."""
+    def _find_link(self, key: str) -> str | None:
+        """Return the symbolic link on the way from the root to a key; None without one."""
         # Texts: this is called for each read of a small object.
-        root, text = str(self._root), str(path)
-        end = len(root)
-        while end != -1 and end < len(text):
-            end = text.find(os.sep, end + 1)
+        text = self._begin + key
+        begin = len(self._begin)
+        while begin < len(text):
+            end = text.find("/", begin)
             part = text if end == -1 else text[:end]
-            if os.path.islink(part):  # noqa: PTH114
-                return Path(part)
+            try:
+                if stat.S_ISLNK(os.lstat(part).st_mode):
+                    return part
+            except OSError:
+                return None  # what does not exist has no links below it
+            if end == -1:
+                return None
+            begin = end + 1
         return None
 
-    def _check_not_linked(self, directory: Path) -> None:
-        link = self._find_link(directory)
+    def _check_not_linked(self, key: str) -> None:
+        link = self._find_link(key)
         if link is not None:
             raise _behind(link)
 
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         with translating_os_errors(self._root / begins_with, writing=False):
-            self._check_not_linked(self._root / begins_with)
+            self._check_not_linked(begins_with)
             yield from self._walk(begins_with, recursive=recursive)
 
     def _walk(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
@@ -348,17 +372,17 @@ class PosixStore(Store):
             )
 
     def _delete(self, keys: Sequence[str]) -> None:
-        links: dict[Path, Path | None] = {}
+        links: dict[str, str | None] = {}
         emptied = set()
         for key in keys:
-            target = self._root / key
-            directory = target.parent
+            target = self._begin + key
+            directory = os.path.dirname(target)
             with translating_os_errors(target, writing=True):
                 if directory not in links:
-                    links[directory] = self._find_link(directory)
+                    links[directory] = self._find_link(key.rpartition("/")[0])
                 if links[directory] is None and _is_file_or_link(target):
                     with self._locked(key):
-                        target.unlink(missing_ok=True)
+                        _unlink(target)
                     emptied.add(directory)
         for directory in emptied:
             self._remove_if_empty(directory)
@@ -368,19 +392,19 @@ class PosixStore(Store):
             raise _behind(link)
 
     def _delete_if_match(self, key: str, etag: str) -> bool:
-        target = self._root / key
+        target = self._begin + key
         with translating_os_errors(target, writing=True):
-            self._check_not_linked(target.parent)
+            self._check_not_linked(key.rpartition("/")[0])
             is_removed = False
             if self._current_etag(target) == etag:
                 with self._locked(key):
                     is_removed = self._current_etag(target) == etag
                     if is_removed:
-                        target.unlink()
+                        os.unlink(target)
             if is_removed:
-                self._remove_if_empty(target.parent)
+                self._remove_if_empty(os.path.dirname(target))
         if is_removed:
-            self._make_removal_durable([target.parent])
+            self._make_removal_durable([os.path.dirname(target)])
         return is_removed
 
     def _remove_leftovers(
@@ -389,7 +413,7 @@ class PosixStore(Store):
         newest = (datetime.now(UTC) - older_than).timestamp()
         removed = []
         with translating_os_errors(self._root / begins_with, writing=True):
-            self._check_not_linked(self._root / begins_with)
+            self._check_not_linked(begins_with)
             for directory, _, names in os.walk(self._root / begins_with):
                 for path in (Path(directory, name) for name in names if _TEMPORARY.match(name)):
                     with contextlib.suppress(FileNotFoundError):
@@ -400,16 +424,16 @@ class PosixStore(Store):
                         removed.append(path.relative_to(self._root).as_posix())
         return tuple(sorted(removed))
 
-    def _remove_if_empty(self, directory: Path) -> None:
+    def _remove_if_empty(self, directory: str) -> None:
         # Object stores have no empty directories; Hive and Spark give them a meaning.
         with contextlib.suppress(OSError):
-            while directory != self._root:
-                directory.rmdir()
+            while directory.startswith(self._begin):
+                os.rmdir(directory)
                 _SYNCED_DIRECTORIES.pop(directory, None)
-                directory = directory.parent
+                directory = os.path.dirname(directory)
 
     @contextlib.contextmanager
-    def _temporary(self, target: Path, pieces: Iterable[memoryview]) -> Iterator[Path]:
+    def _temporary(self, target: str, pieces: Iterable[memoryview]) -> Iterator[str]:
         """Write the pieces to a hidden file beside `target`; it is removed on exit."""
         temporary = _hidden_beside(target)
         descriptor = self._open_new(temporary)
@@ -422,38 +446,39 @@ class PosixStore(Store):
             yield temporary
         finally:
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                _unlink(temporary)
 
-    def _open_new(self, path: Path) -> int:
+    def _open_new(self, path: str) -> int:
         for _ in range(_ATTEMPTS_TO_FIND_DIRECTORY):
             with contextlib.suppress(FileNotFoundError):
                 return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_CLOEXEC, 0o666)
-            self._make_directory(path.parent)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+            self._make_directory(os.path.dirname(path))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.path.dirname(path))
 
-    def _make_directory(self, directory: Path) -> None:
+    def _make_directory(self, directory: str) -> None:
         missing = []
-        while not directory.exists() and directory != directory.parent:
+        while not _exists(directory) and directory != os.path.dirname(directory):
             missing.append(directory)
-            directory = directory.parent
+            directory = os.path.dirname(directory)
         for path in reversed(missing):
             # File systems reuse inode numbers: a new directory may look like one that was removed.
             _SYNCED_DIRECTORIES.pop(path, None)
             try:
-                path.mkdir()
+                os.mkdir(path)
             except FileExistsError:
-                if path.is_file():
+                if os.path.isfile(path):
                     raise
             except FileNotFoundError:  # an empty parent was removed meanwhile; the caller retries
                 return
 
-    def _make_name_durable(self, target: Path) -> None:
+    def _make_name_durable(self, target: str) -> None:
         """Sync the directory of a new name, and the names of the directories above it."""
         if not self._durable:
             return
         try:
-            _sync_names_above(target.parent)
-            _sync_directory(target.parent)
+            directory = os.path.dirname(target)
+            _sync_names_above(directory)
+            _sync_directory(directory)
         except FileNotFoundError:  # deleted since, together with its directory
             return
         except OSError as exc:
@@ -470,14 +495,14 @@ class PosixStore(Store):
             return
         # After a sync that failed, the next one may report success without having written the
         # name. So the name is made again, with the same content, and then synced.
-        with translating_os_errors(target, writing=True):
-            data = target.read_bytes()
+        with translating_os_errors(target, writing=True), _opened(target) as file:
+            data = file.read()
         try:
             self._replace(key, memoryview(data), if_match=content_etag(data))
         except PreconditionFailedError:  # another writer has made the name again
             self._make_name_durable(target)
 
-    def _make_removal_durable(self, directories: Iterable[Path]) -> None:
+    def _make_removal_durable(self, directories: Iterable[str]) -> None:
         """Sync what remains of directories from which files were removed."""
         if not self._durable:
             return
@@ -490,9 +515,9 @@ class PosixStore(Store):
                 msg = f"Files of {directory} were deleted, but a loss of power may restore them: {exc}."
                 raise StorageError(msg, retryable=True) from exc
 
-    def _nearest_directory(self, directory: Path) -> Path:
-        while directory != self._root and not directory.exists():
-            directory = directory.parent
+    def _nearest_directory(self, directory: str) -> str:
+        while directory.startswith(self._begin) and not _exists(directory):
+            directory = os.path.dirname(directory)
         return directory
 
     @contextlib.contextmanager
@@ -508,9 +533,9 @@ class PosixStore(Store):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    def _open_locked(self, path: Path) -> int:
+    def _open_locked(self, path: str) -> int:
         while True:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -528,26 +553,27 @@ class PosixStore(Store):
 
 
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none and needs none
+_O_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 # Directories whose names this process has synced, all the way up, with what they were then: one
 # that was removed and made again is another one. Of all stores of this process.
-_SYNCED_DIRECTORIES: dict[Path, tuple[int, int]] = {}
+_SYNCED_DIRECTORIES: dict[str, tuple[int, int]] = {}
 _MOST_SYNCED_DIRECTORIES = 100_000
 # Names that this process has made, and whose sync failed.
-_NAMES_NOT_SYNCED: set[Path] = set()
+_NAMES_NOT_SYNCED: set[str] = set()
 
 
-def _sync_names_above(directory: Path) -> None:
+def _sync_names_above(directory: str) -> None:
     """Sync the names of a directory and of all above it, up to the root of the file system.
 
     Another writer may have made one of them without having synced it yet, or was killed before.
     """
-    status = directory.stat()
+    status = os.stat(directory)
     known = (status.st_dev, status.st_ino)
     if _SYNCED_DIRECTORIES.get(directory) == known:
         return
-    parent = directory.parent
-    if parent != directory and parent.stat().st_dev == status.st_dev:
+    parent = os.path.dirname(directory)
+    if parent != directory and os.stat(parent).st_dev == status.st_dev:
         _sync_names_above(parent)
         # Others' directories far above cannot always be opened, and are older than any dataset.
         with contextlib.suppress(PermissionError):
@@ -557,7 +583,7 @@ def _sync_names_above(directory: Path) -> None:
     _SYNCED_DIRECTORIES[directory] = known
 
 
-def _sync_directory(directory: Path) -> None:
+def _sync_directory(directory: str) -> None:
     descriptor = os.open(directory, os.O_RDONLY | _O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -569,31 +595,70 @@ def _reopen(root: str, durable: bool, links: bool) -> PosixStore:  # noqa: FBT00
     return PosixStore(root, durable=durable, links=links)
 
 
-def _hidden_beside(target: Path) -> Path:
-    stem = target.name[:_LONGEST_NAME_IN_TEMPORARY]
-    return target.with_name(f".{stem}.{uuid.uuid4().hex}.tmp")
+def _opened(path: str) -> BinaryIO:
+    """Open a file; a pipe is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | _O_CLOEXEC | _O_NONBLOCK)
+    try:
+        _check_regular(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
-def _behind(link: Path) -> StorageError:
+def _file_status(path: str) -> os.stat_result:
+    status = os.stat(path)
+    _check_regular(status)
+    return status
+
+
+def _check_regular(status: os.stat_result) -> None:
+    """Raise an error for a pipe, a socket or a device: it is no object, and no listing shows it."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(errno.ENOENT, "it is not a regular file")
+
+
+def _hidden_beside(target: str) -> str:
+    directory, name = os.path.split(target)
+    stem = name[:_LONGEST_NAME_IN_TEMPORARY]
+    return f"{directory}{os.sep}.{stem}.{uuid.uuid4().hex}.tmp"
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _behind(link: str) -> StorageError:
     return StorageError(
-        f"{str(link)!r} is a symbolic link: files behind it are neither listed nor deleted.",
+        f"{link!r} is a symbolic link: files behind it are neither listed nor deleted.",
         hint="Replace the link with the directory itself, or open a repository at its target.",
     )
 
 
-def _refused(link: Path) -> AccessDeniedError:
+def _refused(link: str) -> AccessDeniedError:
     return AccessDeniedError(
-        f"{str(link)!r} is a symbolic link, which is not followed: it may lead to files of others.",
+        f"{link!r} is a symbolic link, which is not followed: it may lead to files of others.",
         hint="Replace the link with what it leads to, open a repository at its target, or allow "
         "links by the storage option links=true.",
     )
 
 
-def _is_file_or_link(path: Path) -> bool:
-    return path.is_symlink() or (os.path.lexists(path) and not path.is_dir())
+def _is_file_or_link(path: str) -> bool:
+    return os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path))
 
 
-def _is_unchanged(path: Path, before: os.stat_result) -> bool:
+def _is_unchanged(path: str, before: os.stat_result) -> bool:
     """Return whether an open file is still at its path, unchanged since `before`.
 
     While it is open, its inode number is not reused. Size and time show writes of other tools
@@ -601,7 +666,7 @@ def _is_unchanged(path: Path, before: os.stat_result) -> bool:
     then.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             now = os.fstat(file.fileno())
     except _NO_FILE:
         return False
@@ -611,9 +676,9 @@ def _is_unchanged(path: Path, before: os.stat_result) -> bool:
     )
 
 
-def _is_same_file(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
 

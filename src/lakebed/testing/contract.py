@@ -427,6 +427,18 @@ class StoreContract(ABC):
 
         assert path is None or path.read_bytes() == b"content"
 
+    def test_local_paths_are_those_of_each_key(self, store: Store) -> None:
+        keys = ["d/a", "d/b", "c", "d/e/f", *UNUSUAL_KEYS]
+        for key in keys:
+            store.put(key, b"content")
+
+        paths = store.local_paths(keys)
+
+        each = [store.local_path(key) for key in keys]
+        assert (each if paths is None else list(paths)) == [
+            None if paths is None else str(path) for path in each
+        ]
+
     def test_hadoop_uri_ends_with_the_key_as_it_is(self, store: Store) -> None:
         for key in ("d/a", *UNUSUAL_KEYS):
             uri = store.hadoop_uri(key)
@@ -531,6 +543,7 @@ class StoreContract(ABC):
             lambda: store.stat(key),
             lambda: store.delete(["legal", key]),
             lambda: store.local_path(key),
+            lambda: store.local_paths(["legal", key]),
             lambda: store.hadoop_uri(key),
             lambda: store.open_input(key),
             # Every prefix below is illegal in itself: a final slash is not.

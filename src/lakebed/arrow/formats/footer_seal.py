@@ -12,7 +12,9 @@ copied or adopted, and cost no request.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,8 @@ _SEAL_BYTES = len(_SEAL) + 4
 _MAGIC = b"PAR1"
 _END_BYTES = 4 + len(_MAGIC)  # the length of the footer, and the magic
 TAIL_BYTES = 64 * 1024  # as many as Arrow reads first of a remote file
+
+_O_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # Windows has none
 
 FOOTER_DIFFERS = "its footer differs from its checksum"
 
@@ -78,16 +82,19 @@ def verify_footer(read_tail: Callable[[int], bytes], size_bytes: int) -> tuple[b
     return tail, True
 
 
-def verify_local_footer(path: Path) -> bool:
+def verify_local_footer(path: str) -> bool:
     """Compare the footer of a file on this machine with its seal; return whether it has one.
 
     Raises:
         OSError: The footer differs from the seal, or the file cannot be read.
     """
     # Plain calls: a scan of a thousand small files asks this a thousand times.
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | _O_NONBLOCK)  # a pipe is not waited for
     try:
-        size_bytes = os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "it is not a regular file", path)
+        size_bytes = status.st_size
         return verify_footer(
             lambda count: os.pread(descriptor, count, size_bytes - count), size_bytes
         )[1]
