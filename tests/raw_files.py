@@ -53,6 +53,7 @@ class Raw:
             ),
             format="json",
             create=EVENTS,
+            max_rejects=0.5,
         )
         self._clock = itertools.count()
 

@@ -31,6 +31,7 @@ class Folder:
             into=f"{self.lake}/numbers",
             source=FromFiles(paths=self.folder, supersede="path"),
             create=NUMBERS,
+            max_rejects=0.5,
         )
         self._clock = 1_600_000_000
 

@@ -280,10 +280,19 @@ class SchemaMismatchError(InvalidInputError):
     Attributes:
         row: Position of the row in the batch, if it is known.
         unknown: Path of a field that the dataset lacks, if the error is about one.
+        is_malformed: True if a line of a raw file is not of its format, whatever the schema.
     """
 
     row: int | None = None
     unknown: str | None = None
+    is_malformed: bool = False
+
+    @classmethod
+    def of_line(cls, message: str, hint: str) -> Self:
+        """Return the error for a line of a raw file that is not of its format."""
+        error = cls(message, hint=hint)
+        error.is_malformed = True
+        return error
 
     code = ErrorCode.SCHEMA_MISMATCH
 

@@ -94,7 +94,10 @@ def test_every_verb_that_writes_takes_the_start_of_its_process(tmp_path: Path) -
     customers = make("seconds")
     (tmp_path / "rows.jsonl").write_text('{"dt": "1", "n": 4}\n{"dt": "1", "n": "four"}\n')
     declared = lakebed.Ingest(
-        name="nightly", into=customers.uri, source=lakebed.FromFiles(paths=str(tmp_path))
+        name="nightly",
+        into=customers.uri,
+        source=lakebed.FromFiles(paths=str(tmp_path)),
+        max_rejects=0.5,
     )
     with customers.with_options(commit=OPTIONS).kite.writer() as writer:
         writer.write({"dt": "1", "n": 1})

@@ -45,6 +45,7 @@ def ingest_of(folder: Path) -> Ingest:
         source=FromFiles(paths=folder / "in", supersede="path"),
         format="json",
         create=EVENTS,
+        max_rejects=0.5,
     )
 
 

@@ -139,7 +139,12 @@ class Lake:
         self.raw.put(key, "".join(f"{text}\n" for text in texts).encode())
 
     def ingest(self, **others: Any) -> lakebed.Ingest:
-        told = {"name": "sensors", "into": f"{LAKE}/readings", "create": READINGS}
+        told = {
+            "name": "sensors",
+            "into": f"{LAKE}/readings",
+            "create": READINGS,
+            "max_rejects": 0.5,
+        }
         source = lakebed.FromFiles(paths=f"{RAW}/readings/", supersede="path")
         return lakebed.Ingest(**{**told, "source": source, **others})
 

@@ -212,6 +212,7 @@ def tree(write, tmp_path):
 def test_tree_of_submissions_makes_a_dataset_with_dimensions(cli, lake, write, tree) -> None:
     dimensions = write("telemetry_schema.json", json.dumps(DIMENSIONS))
     call = ("import", f"{lake.uri}/pings", tree, "--format", "submissions", "--run", "first")
+    call += ("--max-rejects", "0.5")
 
     result = cli(*call, "--dimensions", dimensions, "-o", "json")
 
@@ -294,7 +295,7 @@ def test_rows_of_csv_are_set_aside_where_that_is_asked_for(
 ) -> None:
     rows = write("rows.csv", "time_hour,flight\n2013-03-01,1\n2013-03-01,one\n")
 
-    told = cli.json("import", address, rows, "--quarantine")
+    told = cli.json("import", address, rows, "--quarantine", "--max-rejects", "0.5")
 
     assert (told["row_count"], told["rejected_count"]) == (1, 1)
     assert lake.open("flights_quarantine").arrow(["line"])["line"].to_pylist() == [
@@ -317,7 +318,7 @@ def test_quarantine_of_a_dataset_to_create_takes_the_lines_that_its_types_do_not
     cli.error("import", address, rows)
     assert lake.list() == []
 
-    told = cli.json("import", address, rows, "--quarantine")
+    told = cli.json("import", address, rows, "--quarantine", "--max-rejects", "0.5")
 
     assert (told["row_count"], told["rejected_count"]) == (good, len(bad))
     assert [str(one.type) for one in lake.open("rows").schema] == types
@@ -333,7 +334,7 @@ def test_the_quarantine_of_an_import_may_have_a_name_wherever_the_option_stands(
     cli, lake, flights, address, write, place: int, option: str, quarantine: str
 ) -> None:
     rows = write("rows.csv", "time_hour,flight\n2013-03-01,1\n2013-03-01,one\n")
-    words: list[object] = [address, rows]
+    words: list[object] = [address, rows, "--max-rejects=0.5"]
     words.insert(place, option)
 
     told = cli.json("import", *words)

@@ -23,7 +23,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-OPTIONS = ("--into", "lake/n", "--schema", "n.avsc", "--local")
+OPTIONS = ("--max-rejects", "0.5", "--into", "lake/n", "--schema", "n.avsc", "--local")
+KNOWN = ("--max-rejects", "0.5", "--into", "lake/n", "--local")
 
 
 def test_options_declare_an_ingest_of_a_folder(cli, place) -> None:
@@ -51,6 +52,7 @@ def test_a_question_to_an_archive_is_written_as_key_value(cli, place) -> None:
 def test_a_file_declares_an_ingest(cli, place) -> None:
     (place / "n.toml").write_text(
         '[source]\npaths = "in"\n[dataset]\ninto = "lake/n"\nschema = "n.avsc"\n'
+        "[ingest]\nmax_rejects = 0.5\n"
     )
 
     assert cli.json("ingest", "n.toml", "--local")["row_count"] == 2
@@ -241,7 +243,7 @@ def test_what_did_not_fit_is_found_by_the_command_that_the_note_names(cli, place
 
 def test_a_file_is_held_listed_and_released(cli, place) -> None:
     held = cli.json("ingest", "in", *OPTIONS, "--hold", "in/b.jsonl", "--reason", "torn")
-    told = cli("ingest", "in", "--into", "lake/n", "--local")
+    told = cli("ingest", "in", *KNOWN)
 
     assert held["operation"] == "hold"
     assert "Held: " in told.stderr
@@ -249,7 +251,7 @@ def test_a_file_is_held_listed_and_released(cli, place) -> None:
     assert [row["reason"] for row in cli.json("sources", "lake/n", "--held")] == ["torn"]
     assert [hold["reason"] for hold in cli.json("show", "lake/n")["held"]] == ["torn"]
     cli("ingest", "--into", "lake/n", "--release", "in/b.jsonl")
-    assert cli.json("ingest", "in", "--into", "lake/n", "--local")["file_count"] == 1
+    assert cli.json("ingest", "in", *KNOWN)["file_count"] == 1
     assert [row["is_held"] for row in cli.json("sources", "lake/n")] == [False, False]
 
 
@@ -272,13 +274,13 @@ def test_a_reason_without_a_hold_is_refused(cli, place) -> None:
 
 def test_a_rollback_names_or_holds_what_the_next_ingest_reads(cli, place) -> None:
     cli("ingest", "in/b.jsonl", *OPTIONS)
-    cli("ingest", "in/a.jsonl", "--into", "lake/n", "--local")
+    cli("ingest", "in/a.jsonl", *KNOWN)
 
     tried = cli("rollback", "lake/n", "--version", "1", "--dry-run")
     told = cli.json("rollback", "lake/n", "--version", "1")
-    again = cli("ingest", "in", "--into", "lake/n", "--local")
+    again = cli("ingest", "in", *KNOWN)
     held = cli.json("rollback", "lake/n", "--version", "1", "--hold")
-    last = cli.json("ingest", "in", "--into", "lake/n", "--local")
+    last = cli.json("ingest", "in", *KNOWN)
 
     assert "The next ingest reads 1 raw file again" in tried.stderr
     assert "The next ingest reads 1 raw file again" in told["notes"][0]

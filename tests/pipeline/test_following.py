@@ -41,6 +41,7 @@ def declared(tmp_path, incoming):
         into=f"{tmp_path}/lake/numbers",
         source=lakebed.FromFiles(paths=str(incoming)),
         create=DESCRIPTOR,
+        max_rejects=0.5,
     )
 
 

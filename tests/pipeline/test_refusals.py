@@ -13,7 +13,9 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from heads import head_key
 from raw_files import MeanwhileStore, run_through
@@ -50,11 +52,11 @@ def test_a_new_file_of_garbage_is_kept_back_and_the_others_go_on(folder: Folder)
 @pytest.mark.parametrize(
     ("good", "bad", "max_rejects", "is_kept_back"),
     [
-        (1, 1, None, False),  # of few lines a share says little
-        (1, 2, None, True),
+        (1, 1, None, True),  # few lines are no exception
+        (8, 1, None, True),
+        (9, 1, None, False),
         (90, 10, None, False),
         (98, 11, None, True),
-        (99, 11, None, False),
         (95, 5, 0.04, True),
         (95, 5, 5, False),
         (95, 5, 4, True),
@@ -71,6 +73,53 @@ def test_a_share_or_a_number_of_lines_may_be_unfit(
 
     assert [one.why for one in report.kept_back] == ["rejects"] * is_kept_back
     assert len(folder.ids()) == (0 if is_kept_back else good)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "avro"])
+@pytest.mark.parametrize(("good", "is_kept_back"), [(3, True), (98, True), (99, False)])
+def test_values_that_do_not_fit_are_limited_to_a_hundredth(
+    folder: Folder, suffix: str, good: int, is_kept_back: bool
+) -> None:
+    amounts = [str(n) for n in range(good)] + ["NA"]
+    if suffix == "csv":
+        data = "id,amount\n" + "".join(f"{n},{text}\n" for n, text in enumerate(amounts))
+    elif suffix == "jsonl":
+        data = "".join(
+            json.dumps({"id": n, "amount": text if text == "NA" else int(text)}) + "\n"
+            for n, text in enumerate(amounts)
+        )
+    else:
+        # A null in a field that is not nullable is what single values of typed files can be.
+        data = None
+    if data is None:
+        folder.ingest = dataclasses.replace(folder.ingest, create=_required())
+        rows = [{"id": n, "amount": None if text == "NA" else n} for n, text in enumerate(amounts)]
+        folder.put(f"a.{suffix}", typed_file(rows, suffix))
+    else:
+        folder.put(f"a.{suffix}", data)
+
+    report = folder.run(max_rejects=None)
+
+    assert [one.why for one in report.kept_back] == ["rejects"] * is_kept_back
+    assert report.row_count == (0 if is_kept_back else good)
+    assert folder.run(max_rejects=1).kept_back == ()
+    assert len(folder.ids()) == good
+
+
+def _required() -> lakebed.DatasetDescriptor:
+    fields = [pa.field("id", pa.int64()), pa.field("amount", pa.int64(), nullable=False)]
+    return lakebed.DatasetDescriptor(schema=pa.schema(fields))
+
+
+def typed_file(rows: list[dict[str, object]], suffix: str) -> bytes:
+    sink = io.BytesIO()
+    if suffix == "parquet":
+        schema = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
+        pq.write_table(pa.Table.from_pylist(rows, schema), sink)
+    else:
+        fields = [{"name": name, "type": ["null", "long"]} for name in ("id", "amount")]
+        fastavro.writer(sink, {"type": "record", "name": "r", "fields": fields}, rows)
+    return sink.getvalue()
 
 
 def test_a_file_that_is_kept_back_is_read_again_for_a_reason_only(folder: Folder) -> None:
@@ -327,6 +376,7 @@ def test_the_quarantine_shows_text_path_place_and_attempt(tmp_path: Path) -> Non
         ),
         format="json",
         create=NUMBERS,
+        max_rejects=0.5,
     )
 
     report = ingest.run()

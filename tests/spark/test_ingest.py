@@ -57,6 +57,7 @@ def ingest_into(tmp_path, name: str) -> Ingest:
         ),
         format="submissions",
         create=DatasetDescriptor(schema=SCHEMA, partition_by=[by.dimension("kind", ["a", "b"])]),
+        max_rejects=0.5,
     )
 
 
@@ -118,6 +119,7 @@ def test_tasks_keep_and_ignore_fields_and_keep_files_back_as_one_process_does(
             into=f"{tmp_path}/lake/{name}",
             source=lakebed.FromFiles(paths=tmp_path / "in"),
             create=DatasetDescriptor(schema=schema),
+            max_rejects=0.5,
             unknown=unknown,
         )
 

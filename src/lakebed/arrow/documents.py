@@ -105,7 +105,9 @@ def decode_object(data: bytes) -> dict[str, Any]:
     """
     document = _decode(data)
     if not isinstance(document, dict):
-        raise SchemaMismatchError("This is not a JSON object.", hint="Give one object a line.")
+        raise SchemaMismatchError.of_line(
+            "This is not a JSON object.", hint="Give one object a line."
+        )
     return document
 
 
@@ -197,7 +199,9 @@ def _no_json(cause: Exception, data: bytes | msgspec.Raw) -> SchemaMismatchError
         reason = "a number is out of range"
     else:
         reason = str(cause).rstrip(".")
-    return SchemaMismatchError(f"This is not JSON: {reason}.", hint="Give one JSON object a line.")
+    return SchemaMismatchError.of_line(
+        f"This is not JSON: {reason}.", hint="Give one JSON object a line."
+    )
 
 
 def _from_object(

@@ -58,7 +58,7 @@ def rules_options(function: Verb) -> Verb:
         type=float,
         metavar="SHARE|LINES",
         help="Reject a file if more of its lines do not fit: a share from 0 to 1, or a number of "
-        "lines from 2 on.  [default: 0.1, or 0.5 if ten lines or fewer do not fit]",
+        "lines from 2 on.  [default: 0.1, and 0.01 for values that do not fit their fields]",
     )
     truncated = click.option(
         "--allow-truncated",

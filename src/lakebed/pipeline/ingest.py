@@ -111,9 +111,9 @@ class Ingest(DeclaredDataset):
         create: Descriptor to create a missing dataset with; None if the dataset must exist.
         quarantine: Name of the dataset for rejects; default: `<dataset>_quarantine`.
         max_rejects: Limit for the rejects of a file; a file with more is kept back. Up to 1 it is a
-            share of the lines, from 2 on a number of lines. None for a tenth, or for half if at
-            most ten lines are rejected. A file that would replace rows by none is kept back unless
-            the limit is 1.
+            share of the lines, from 2 on a number of lines. None for a tenth, and for a hundredth
+            for lines of the right form with a value that does not fit its field. A file that would
+            replace rows by none is kept back unless the limit is 1.
         allow_truncated: Read the readable part of a file whose end is missing or damaged; otherwise
             the file is kept back.
         unknown: Handling of a field that the dataset lacks. `reject`: the line, or the file whose
@@ -139,6 +139,7 @@ class Ingest(DeclaredDataset):
         ...         into="memory://doctest-ingest/numbers",
         ...         source=lakebed.FromFiles(paths=folder),
         ...         create=lakebed.DatasetDescriptor(schema=pa.schema([("n", pa.int64())])),
+        ...         max_rejects=0.5,
         ...     )
         ...     first, second = numbers.run(), numbers.run()
         >>> first.row_count, first.rejected_count, first.version

@@ -42,7 +42,8 @@ class Lake:
 
     def ingest(self, name: str, *paths: Path) -> None:
         source = FromFiles(paths=paths, supersede="path")
-        Ingest(name=name, into=f"{self.folder}/lake/numbers", source=source).run()
+        into = f"{self.folder}/lake/numbers"
+        Ingest(name=name, into=into, source=source, max_rejects=0.5).run()
 
     def load(self, run: str | None, *paths: Path) -> lakebed.LoadReport:
         return self.numbers.load(paths, run=run)

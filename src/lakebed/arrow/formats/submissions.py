@@ -52,7 +52,7 @@ def split_line(line: bytes) -> tuple[bytes, bytes]:
     """
     uuid, tab, document = line.partition(b"\t")
     if not tab:
-        raise SchemaMismatchError(
+        raise SchemaMismatchError.of_line(
             "The line has no tab.", hint="Write a line as a uuid, a tab and a JSON object."
         )
     return uuid, document
@@ -87,7 +87,7 @@ def _texts(values: Iterable[bytes]) -> pa.Array:
     try:
         return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid as exc:
-        raise SchemaMismatchError(
+        raise SchemaMismatchError.of_line(
             f"This is not UTF-8: {reason_of(exc)}.", hint="Convert the file to UTF-8."
         ) from exc
 

@@ -93,7 +93,9 @@ class _RowChunk(Chunk):
 
     def reject(self, cause: InvalidInputError) -> Reject:
         (row,) = python_rows_with_damage(self._rows)
-        return Reject(cause.message, self._first_number, _row_as_json(row), cause.hint)
+        return Reject(
+            cause.message, self._first_number, _row_as_json(row), cause.hint, is_mismatch=True
+        )
 
 
 def _row_as_json(row: Mapping[str, Any]) -> bytes:
@@ -426,7 +428,7 @@ class _EntityChunk(Chunk):
     def reject(self, cause: InvalidInputError) -> Reject:
         (entity,) = self._entities
         row = {name: _as_text(value) for name, value in entity.items()}
-        return Reject(cause.message, self._first, _row_as_json(row), cause.hint)
+        return Reject(cause.message, self._first, _row_as_json(row), cause.hint, is_mismatch=True)
 
 
 def _fastavro() -> ModuleType:

@@ -165,7 +165,7 @@ def csv_cells(record: bytes, options: CsvOptions) -> tuple[str, ...]:
 def count_error(actual: int, expected: int) -> SchemaMismatchError:
     """Return the error of a record with another number of cells."""
     verb = "is" if expected == 1 else "are"
-    return SchemaMismatchError(
+    return SchemaMismatchError.of_line(
         f"The line has {counted(actual, 'cell')}, but there {verb} {counted(expected, 'column')}.",
         hint="Correct the file: put a cell with a delimiter or a newline in quotes.",
     )

@@ -36,6 +36,7 @@ class Reject:
         kind: Extent of the reject.
         row_count: Rows of a whole file; None where they cannot be counted.
         is_unknown: True if the dataset lacks a field of the line.
+        is_mismatch: True if the line is of its format, but a value of it does not fit its field.
     """
 
     reason: str
@@ -45,6 +46,7 @@ class Reject:
     kind: RejectKind = "line"
     row_count: int | None = None
     is_unknown: bool = False
+    is_mismatch: bool = False
 
 
 class Chunk(ABC):
@@ -184,7 +186,15 @@ class LineChunk(Chunk):
         if line.is_open and self._is_cut(line.data):
             reason = f"The file ends inside of this line: {cause.message}"
             return Reject(reason, line.number, line.data, _LOOK, "rest", is_unknown=is_unknown)
-        return Reject(cause.message, line.number, line.data, cause.hint, is_unknown=is_unknown)
+        is_mismatch = not is_unknown and not getattr(cause, "is_malformed", False)
+        return Reject(
+            cause.message,
+            line.number,
+            line.data,
+            cause.hint,
+            is_unknown=is_unknown,
+            is_mismatch=is_mismatch,
+        )
 
 
 def grouped(

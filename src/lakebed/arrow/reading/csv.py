@@ -409,7 +409,7 @@ def bad_record(message: str) -> SchemaMismatchError:
     count = _BAD_COUNT.search(message)
     if count:
         return count_error(int(count["actual"]), int(count["expected"]))
-    return SchemaMismatchError(f"{message.splitlines()[0]}.", hint="Correct the file.")
+    return SchemaMismatchError.of_line(f"{message.splitlines()[0]}.", hint="Correct the file.")
 
 
 # Arrow names columns by their numbers, from 0, and rows from 1.

@@ -95,6 +95,7 @@ class Counts:
         is_damaged: True if its content differs from the stored one, so no row of it was taken.
         rest_count: Number of rejects that are rests of the file, whose extent is unknown.
         unknown_count: Number of rejects for a field that the dataset lacks.
+        mismatch_count: Number of rejects for a value that does not fit its field.
         reason: Reason of the first reject; empty if there is none.
         refusal: Reason why the whole file is one reject, as its header or schema does not fit; else
             empty.
@@ -109,6 +110,7 @@ class Counts:
     is_damaged: bool = False
     rest_count: int = 0
     unknown_count: int = 0
+    mismatch_count: int = 0
     reason: str = ""
     refusal: str = ""
     refused_row_count: int | None = None
@@ -134,8 +136,16 @@ class Counts:
     @property
     def rejected_share(self) -> float:
         """Share of the rejects, from 0 to 1."""
+        return self._share_of(self.rejected_count)
+
+    @property
+    def mismatch_share(self) -> float:
+        """Share of the rejects for a value that does not fit its field, from 0 to 1."""
+        return self._share_of(self.mismatch_count)
+
+    def _share_of(self, count: int) -> float:
         total = self.row_count + self.rejected_count
-        return self.rejected_count / total if total else 0.0
+        return count / total if total else 0.0
 
 
 OnFile = Callable[[str, Counts], None]
@@ -445,6 +455,7 @@ def _sift_file(
         rejects.of_file["line"] + rejects.of_file["rest"],
         rest_count=rejects.of_file["rest"],
         unknown_count=rejects.unknown_count,
+        mismatch_count=rejects.mismatch_count,
         reason=rejects.first_reason,
         ignored=ignored,
     )
@@ -518,7 +529,8 @@ def _add(
 def _set_aside(chunk: Chunk, judged: Judged, file: RawFile, rejects: _RejectWriter) -> None:
     """Reject the rows of a chunk that declared checks send to the quarantine."""
     for row, reason in zip(judged.quarantined.tolist(), judged.reasons, strict=True):
-        rejects.add(file, chunk.part(row, row + 1).reject(InvalidInputError(reason)))
+        reject = chunk.part(row, row + 1).reject(InvalidInputError(reason))
+        rejects.add(file, replace(reject, is_mismatch=False))
 
 
 def _row_of(chunk: Chunk, cause: InvalidInputError) -> int | None:
@@ -547,7 +559,7 @@ class _RejectWriter:
     def begin(self) -> None:
         """Begin a file."""
         self.of_file: Counter[RejectKind] = Counter()
-        self.unknown_count = 0
+        self.unknown_count = self.mismatch_count = 0
         self.first_reason = ""
 
     def add(self, file: RawFile, reject: Reject) -> None:
@@ -567,6 +579,7 @@ class _RejectWriter:
         self.of_file[reject.kind] += 1
         self.first_reason = self.first_reason or reject.reason
         self.unknown_count += reject.is_unknown
+        self.mismatch_count += reject.is_mismatch
         if self._row_bytes >= _REJECT_BYTES:
             self.flush()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import get_args
 
 from lakebed.arrow.kernel import WriteOptions
@@ -17,8 +17,8 @@ from lakebed.errors import InvalidInputError
 from lakebed.model.values import Scalar
 from lakebed.state.committing import CommitOptions
 
-# Default limits: with few rejects, a share is not meaningful.
-_MAX_SHARE, _MAX_SHARE_OF_FEW, _FEW = 0.1, 0.5, 10
+# Default limits. Values that do not fit their fields are seldom single accidents: the schema is wrong.
+_MAX_SHARE, _MAX_MISMATCH_SHARE = 0.1, 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class IngestRules:
 
     Attributes:
         max_rejects: Limit of rejects of a file: up to 1 a share of its lines, from 2 on a number
-            of lines. None for a tenth, or half if there are ten rejects or fewer.
+            of lines. None for a tenth, and for a hundredth for values that do not fit their fields.
         allow_truncated: Whether to accept the readable part of a file whose end is missing or
             damaged.
         unknown: Treatment of a field that the dataset lacks; see `Unknown`.
@@ -56,7 +56,9 @@ class IngestRules:
         """Return whether a file has more rejects than the limit."""
         limit = self.max_rejects
         if limit is None:
-            limit = _MAX_SHARE if became.rejected_count > _FEW else _MAX_SHARE_OF_FEW
+            # The rest of a truncated file is judged by `allow_truncated`.
+            unfit = replace(became, rejected_count=became.line_count, rest_count=0)
+            return unfit.rejected_share > _MAX_SHARE or unfit.mismatch_share > _MAX_MISMATCH_SHARE
         if limit > 1:
             return became.rejected_count > limit
         return became.rejected_share > limit
