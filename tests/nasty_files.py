@@ -103,6 +103,12 @@ EDGE = {
     "i1": ["128", "-129", "99.0", "1e1", "300"],
     "i2": ["32768", "-32769", "9999.0", "65536"],
 }
+# Arrow reads these, but their types hold them in another form.
+CHANGED = {
+    **dict.fromkeys(("l", "i", "i1", "i2", "u"), ("007", "01", "00")),
+    **dict.fromkeys(("d", "f"), ("007.5", "0.12345678901234567890", "9007199254740993", "1E5")),
+    "b": ("1", "0"),
+}
 _ODD_VALUES = [
     *("null", "1", "-0", "1.0", "1.5", '"x"', "true", "[]", "{}", "[1]", '{"x":1,"w":"a"}'),
     *('"\\ud800"', '"\\udc00"', '"\\ud83d\\ude00"', '"a\\u0000b"', '"\\/\\b"', "NaN"),
@@ -150,6 +156,7 @@ class _Generator:
         self._chance = chance
         self._wild = chance.choice([0, 0.003, 0.02, 0.1, 0.4])  # share of what may not fit
         self._breaks = chance.choice([0, 0, 0, 0.03, 0.15])  # share of lines of an odd end
+        self._changed = 0.0  # share of numbers that an exact notation rejects
         self._focus = ""  # the only column that may not fit: the rows are whole otherwise
 
     def files(self) -> NastyFiles:
@@ -171,9 +178,11 @@ class _Generator:
             has_header=chance.random() < 0.85,
             delimiter=chance.choice([",", ",", ",", ";", "\t", "|", " "]),
             null_text=chance.choice(["", "NA", "null"]),
-            exact=chance.random() < 0.3,
+            exact=chance.random() < 0.4,
         )
         suffix = {"csv": "csv", "json": "json", "submissions": "tsv"}[self._format]
+        if csv.exact and self._format == "csv":
+            self._changed = chance.choice([0, 0.03, 0.2])
         contents = {}
         for number in range(chance.choice([1, 1, 3])):
             name, data = f"f{number}.{suffix}", self._spoiled(self._content(fields, csv))
@@ -202,6 +211,8 @@ class _Generator:
         chance = self._chance
         if self._focus:
             wild = 0.3 * (name == self._focus)
+        if self._changed and name in CHANGED and chance.random() < self._changed:
+            return chance.choice(CHANGED[name])
         if chance.random() < wild:
             return chance.choice(EDGE[name] if name in EDGE and chance.random() < 0.5 else WILD)
         return chance.choice(GOOD[name]) if chance.random() < 0.95 else ""
@@ -228,7 +239,7 @@ class _Generator:
             chance.shuffle(names)
         if chance.random() < 0.15:
             names.append(chance.choice(["extra", "ignored"]))
-        many_lines = chance.choice([0, 0, 0, 0.02, 0.2])
+        many_lines = chance.choice([0, 0, 0.02, 0.2])
         newline = chance.choice(["\n"] * 4 + ["\r\n"])
         lines = [delimiter.join(names)] if csv.has_header else []
         for _ in range(chance.choice([0, 1, 3, 10, 40, 120])):
