@@ -40,8 +40,7 @@ def records(kind: Any, value: Any) -> np.ndarray:
 
 
 def uuids(*values: uuid.UUID | None) -> pa.Array:
-    # pyarrow 23 makes UUIDs of bytes alone.
-    return pa.array([value and value.bytes for value in values], pa.uuid())
+    return pa.array(values, pa.uuid())
 
 
 def runs(*values: object) -> pa.Array:
