@@ -46,6 +46,7 @@ _QUESTION = ("what", "where", "start", "end", "work_id", "supersede")
 # Options that replace a key of a declaration.
 _OVERRIDES = ("supersede", "max_rejects", "allow_truncated", "unknown")
 _LACKS_FIELD = "the first: Unknown "  # in the detail of a file with a field that the dataset lacks
+_OTHER_CELLS = "the first: The line has "  # in the detail of a file with a wrong number of cells
 _MAX_NAMED = 5  # held or kept-back files in notes
 
 
@@ -453,18 +454,49 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
-def note_report(output: Output, declared: Ingest, report: IngestReport) -> None:
+Setting = Callable[[str, object], str]
+"""Returns how a rule of an ingest is given, such as `max_rejects` as 1."""
+
+
+def as_option(key: str, value: object) -> str:
+    """Return a rule as an option of `lakebed ingest`.
+
+    >>> as_option("max_rejects", 1), as_option("allow_truncated", True)
+    ('--max-rejects 1', '--allow-truncated')
+    """
+    option = f"--{key.replace('_', '-')}"
+    return option if value is True else f"{option} {value}"
+
+
+def as_key(key: str, value: object) -> str:
+    """Return a rule as a key of a declaration.
+
+    >>> as_key("max_rejects", 1), as_key("unknown", "keep")
+    ('max_rejects = 1 in [ingest]', "unknown = 'keep' in [ingest]")
+    """
+    return f"{key} = {'true' if value is True else repr(value)} in [ingest]"
+
+
+def note_report(
+    output: Output, declared: Ingest, report: IngestReport, setting: Setting = as_option
+) -> None:
     """Note what a run replaced, left out and set aside, for a person."""
     if report.commit is None:
-        is_known = report.unchanged_count or report.left_out
-        reason = "all usable files were read before" if is_known else "there is no file"
-        output.note(f"Nothing was read: {reason}.")
+        kept_back = len(report.kept_back)
+        if kept_back:
+            was = counted(kept_back, "file was", "files were")
+            reason = f"{was} kept back"
+        elif report.unchanged_count or report.left_out:
+            reason = "all usable files were read before"
+        else:
+            reason = "there is no file"
+        output.note(f"Nothing was loaded: {reason}.")
     if report.replaced_count:
         output.note(
             f"Files replaced: {report.replaced_count:,}, with "
             f"{counted(report.replaced_row_count, 'earlier row')}."
         )
-    _note_left_out(output, report.left_out)
+    _note_left_out(output, report.left_out, setting)
     _note_brought_back(output, report.brought_back)
     quarantine = f"{declared.into.rpartition('/')[0]}/{report.quarantine}"
     note_rejects(
@@ -479,6 +511,12 @@ def note_report(output: Output, declared: Ingest, report: IngestReport) -> None:
     note_ignored(output, report.ignored_row_count, report.ignored_file_count, report.ignored_fields)
     if report.schema_changes:
         output.note(f"The schema of the dataset has changed: {', '.join(report.schema_changes)}.")
+    if report.schema_differences:
+        output.note(
+            f"The declared schema has no effect on a dataset that exists: "
+            f"{'; '.join(report.schema_differences)}. Change the dataset with `lakebed schema add` or "
+            f"`change-type`; or, to read all files again, `lakebed drop {declared.into}`."
+        )
 
 
 def _show(output: Output, declared: Ingest, report: IngestReport) -> None:
@@ -512,7 +550,9 @@ def _note_brought_back(output: Output, locations: Sequence[str]) -> None:
         )
 
 
-def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
+def _note_left_out(
+    output: Output, left_out: Sequence[LeftOut], setting: Setting = as_option
+) -> None:
     """Note the files that are not read, and why."""
     superseded = sum(entry.why == "superseded" for entry in left_out)
     if superseded:
@@ -535,22 +575,34 @@ def _note_left_out(output: Output, left_out: Sequence[LeftOut]) -> None:
     reasons = {entry.why for entry in kept_back}
     if "unclear" in reasons:
         output.note(
-            "Choose how to treat these: --supersede path if the later file replaces the earlier one "
-            "of the same path, span if it does so for any path, id if each file counts."
+            f"Choose how to treat these: {setting('supersede', 'path')} if the later file replaces the "
+            "earlier one of the same path, 'id' if each counts; in an archive also 'span', if it does so "
+            "for any path."
         )
     if "refused" in reasons:
         output.note(
-            "Change the schema of the dataset with `lakebed schema update` or --unknown keep, leave "
-            "columns out with --unknown ignore, or fix these files: the next run reads them."
+            "Change the schema of the dataset with `lakebed schema update` or "
+            f"{setting('unknown', 'keep')}, leave columns out with {setting('unknown', 'ignore')}, or fix "
+            "these files: the next run reads them."
         )
     if "truncated" in reasons:
-        output.note("Provide complete files, or load the readable part: --allow-truncated.")
-    if "rejects" in reasons:
-        output.note("Fix these files, or load the rows that fit: --max-rejects 1.")
+        part = setting("allow_truncated", True)  # noqa: FBT003 - the value of a key
+        output.note(f"Provide complete files, or load the readable part: {part}.")
+    unfit = [entry.detail for entry in kept_back if entry.why == "rejects"]
+    if any(_OTHER_CELLS in detail for detail in unfit):
+        output.note(
+            "Where lines have another number of cells, the files may be written in another way than "
+            "declared: look at delimiter, quote, skip and has_header; `lakebed init` finds them."
+        )
+    elif unfit:
+        output.note(
+            "Fix these files, give the fields types that hold all values, or load the rows that fit: "
+            f"{setting('max_rejects', 1)}."
+        )
     if any(entry.why == "rejects" and _LACKS_FIELD in entry.detail for entry in kept_back):
         output.note(
-            "Fields that the dataset lacks: --unknown keep adds those with a valid name to the "
-            "schema, --unknown ignore leaves them out; or use `lakebed schema update`."
+            f"Fields that the dataset lacks: {setting('unknown', 'keep')} adds those with a valid name to "
+            f"the schema, {setting('unknown', 'ignore')} leaves them out; or use `lakebed schema update`."
         )
     if "damaged" in reasons:
         output.note("Restore these files, or push them again.")

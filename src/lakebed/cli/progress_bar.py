@@ -7,10 +7,15 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from lakebed.common import progress as progress_module
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Progress
 from lakebed.common.shown import counted, human_size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 
 @contextmanager
@@ -39,7 +44,7 @@ def _bar(text: str) -> Iterator[OnProgress]:
     # Imported only on a terminal, where the time of the import does not matter.
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import Progress as NewBar
 
     columns = (
         SpinnerColumn(),
@@ -49,14 +54,27 @@ def _bar(text: str) -> Iterator[OnProgress]:
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
-    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(text, total=None, state="")
+    with NewBar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        yield _ShownBar(bar, bar.add_task(text, total=None, state=""))
 
-        def advance(progress: Progress) -> None:
-            total = 1.0 if progress.file_total else None  # some operations count only rows
-            bar.update(task, completed=progress.share, total=total, state=in_words(progress))
 
-        yield advance
+class _ShownBar:
+    """Callback for progress, which moves a bar."""
+
+    def __init__(self, bar: Bar, task: TaskID) -> None:
+        self.bar, self._task = bar, task
+
+    def __call__(self, progress: Progress) -> None:
+        total = 1.0 if progress.file_total else None  # some operations count only rows
+        self.bar.update(self._task, completed=progress.share, total=total, state=in_words(progress))
+        if not self.bar.live.is_started:
+            self.bar.start()
+
+
+def pause(on_progress: OnProgress) -> None:
+    """Remove the bar from the terminal until there is further progress, so that lines can be written."""
+    if isinstance(on_progress, _ShownBar):
+        on_progress.bar.stop()
 
 
 def in_words(progress: Progress) -> str:

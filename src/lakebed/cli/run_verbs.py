@@ -5,18 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from lakebed.cli.ingest_verb import note_report
+from lakebed.cli.ingest_verb import as_key, note_report
 from lakebed.cli.output import Output, OutputFormat
+from lakebed.cli.progress_bar import pause
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, dry_run_option, storage_option, verb
 from lakebed.cli.step_lines import line_of, note_error
 from lakebed.common.plain import to_plain
-from lakebed.common.progress import NO_PROGRESS
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
 from lakebed.pipeline import Ingest, IngestReport, TableIngestReport
@@ -133,8 +132,9 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
     is_streamed = output.format in (OutputFormat.TABLE, OutputFormat.JSONL)
 
     def show(step: StepReport) -> None:
+        pause(on_progress)  # the bar of a terminal would be between the lines
         if isinstance(step.result, IngestReport) and isinstance(pipeline.ingest, Ingest):
-            note_report(output, pipeline.ingest, step.result)
+            note_report(output, pipeline.ingest, step.result, as_key)
         if isinstance(step.result, TableIngestReport):
             _note_table(output, pipeline, step.result)
         if output.is_table:
@@ -143,10 +143,7 @@ def _run(output: Output, pipeline: Pipeline, **how: Any) -> PipelineReport:
             output.rows(_COLUMNS, [_row(step)])
         sys.stdout.flush()  # a reader of the lines sees each step as it ends
 
-    # On a terminal the lines of the steps show the progress; a bar would be between them.
-    is_terminal = sys.stderr.isatty()
-    showing = nullcontext(NO_PROGRESS) if is_terminal else output.progress("Running")
-    with showing as on_progress:
+    with output.progress("Running") as on_progress:
         report = pipeline.run(fail=False, on_step=show, on_progress=on_progress, **how)
     if not is_streamed:
         output.rows(_COLUMNS, map(_row, report.steps))

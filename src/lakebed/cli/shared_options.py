@@ -217,12 +217,18 @@ def _shared_options() -> list[click.Parameter]:
     ]
 
 
+# Commands note for people what these log for programs.
+_NOTED = frozenset({"lakebed.pipeline.ingest_report", "lakebed.pipeline.pipeline"})
+
+
 @contextmanager
 def logging_to_stderr(verbosity: int) -> Iterator[None]:
     """Show the library's log on stderr: warnings; with 1 also information, with 2 everything."""
     logger = logging.getLogger("lakebed")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    if not verbosity:
+        handler.addFilter(lambda record: record.name not in _NOTED)
     before = logger.level
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
     logger.addHandler(handler)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from lakebed.archive import Archive, ArchiveRecord, open_archive
-from lakebed.arrow.reading.files import FileFormat, RawFile, find_any_files, find_files
+from lakebed.arrow.reading.files import FileFormat, RawFile, find_any_files, find_files, passed_over
 from lakebed.arrow.reading.inference import Inspection, inspect_files
 from lakebed.common.shown import counted, human_size, visible
 from lakebed.errors import InvalidInputError, RecordNotFoundError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST_FILES = 20  # that are looked at
+_MOST_NAMED = 5  # entries of folders that are not read
 _RECENT = dt.timedelta(days=30)
 
 
@@ -60,6 +61,7 @@ class _Found:
         schema: Schema that the rows fit.
         described: Description of the source, in words.
         inspection: The look at raw files: their notation and fields; None for a table.
+        remarks: Further remarks for the head of the declaration.
     """
 
     source: Sequence[str]
@@ -67,6 +69,7 @@ class _Found:
     schema: Schema
     described: str
     inspection: Inspection | None = None
+    remarks: Sequence[str] = ()
 
     @property
     def is_of_files(self) -> bool:
@@ -110,15 +113,24 @@ def draft_of_files(
         f"format = {_text(inspection.format)}",
         *_notation(inspection, csv or {}, json or {}),
     ]
+    source += [
+        "# An empty folder is an error, unless another job empties it.",
+        "# may_be_empty = true",
+    ]
     size = human_size(sum(one.size_bytes for one in files))
     looked_at = f"{counted(len(chosen), 'file')} of {len(files):,}, {size}"
     return _drafted(
         _Found(
             source=source,
-            window=(),
+            window=(
+                "# Other content at the path of a file that was read is kept back, unless it goes on with",
+                '# the former one. "path": it replaces the rows; "id": it is a file of its own, as is a copy.',
+                '# supersede = "path"',
+            ),
             schema=inspection.schema,
             described=_of_files(inspection.format, looked_at),
             inspection=inspection,
+            remarks=_left_out(paths, files),
         ),
         into or f"lake/{_name_of(paths[0])}",
     )
@@ -414,7 +426,18 @@ def _drafted(found: _Found, into: str) -> str:
 
 
 def _remarks(found: _Found) -> Sequence[str]:
-    return () if found.inspection is None else found.inspection.remarks
+    seen = () if found.inspection is None else found.inspection.remarks
+    return (*seen, *found.remarks)
+
+
+def _left_out(paths: Sequence[str], files: Sequence[RawFile]) -> Sequence[str]:
+    """Name the entries of folders that no run will read."""
+    passed = passed_over(paths, files)
+    if not passed:
+        return ()
+    named = ", ".join(f"{path} ({kind})" for path, kind in list(passed.items())[:_MOST_NAMED])
+    more = f" and {len(passed) - _MOST_NAMED:,} more" if len(passed) > _MOST_NAMED else ""
+    return (f"Not read: {named}{more}.",)
 
 
 def _notes(found: _Found) -> list[str]:

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -21,8 +22,7 @@ from lakebed.common.given import FileNames, given_files
 from lakebed.common.progress import NO_PROGRESS, OnProgress
 from lakebed.common.redaction import StorageOptions
 from lakebed.common.shown import shown
-from lakebed.dataset import Dataset
-from lakebed.errors import InvalidInputError
+from lakebed.errors import CommitConflictError, DatasetNotFoundError, InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
 from lakebed.model.values import Scalar
@@ -40,8 +40,10 @@ from lakebed.pipeline.following import IngestQuery, IngestRun
 from lakebed.pipeline.ingest_report import IngestReport
 from lakebed.pipeline.recognition import find_due
 from lakebed.state import sources as source_list
-from lakebed.state.after import catch_up
+from lakebed.state.after import NotPublished, catch_up
 from lakebed.state.committing import CommitOptions
+from lakebed.state.creation import first_state
+from lakebed.state.head import HeadFormat
 from lakebed.state.reader import read_head
 from lakebed.state.sources import Hold, SourceFile, Sources
 from lakebed.state.state import State
@@ -328,13 +330,15 @@ class Ingest(DeclaredDataset):
         started = time.monotonic()
         commit = self.commit if begun_at is None else replace(self.commit, begun_at=begun_at)
         candidates, named = self._candidates(), Again.of(again)
-        store = self._store()
-        dataset = self._find() or self._created()
+        store, name = self._store(), self._address()[1]
+        is_first = self._find() is None
         intake = Intake(
             operation="ingest",
             run=self.name,
             format=candidates.format,
-            find_due=lambda state: self._due(store, state, candidates, named),
+            find_due=lambda state: self._due(
+                store, state, candidates, named, is_first=is_first and not state.version
+            ),
             quarantine=self._quarantine(),
             options=LoadOptions(
                 csv=self.csv,
@@ -350,30 +354,43 @@ class Ingest(DeclaredDataset):
             ),
             replaces_rewritten=replace_rewritten,
         )
-        done = read_in(store, dataset.name, intake, spark=spark, on_progress=on_progress)
-        report = self._report(store, dataset, done, started)
+        first = (
+            first_state(name, self.create, HeadFormat.JSON) if is_first and self.create else None
+        )
+        try:
+            done = read_in(store, name, intake, spark=spark, on_progress=on_progress, first=first)
+        except CommitConflictError:
+            if first is None or self._find() is None:
+                raise
+            is_first = False  # another run has created it
+            done = read_in(store, name, intake, spark=spark, on_progress=on_progress)
+        report = self._report(store, name, done, started)
         report.log()
         return report
 
-    def _report(self, store: Store, dataset: Dataset, done: Done, started: float) -> IngestReport:
+    def _report(self, store: Store, name: str, done: Done, started: float) -> IngestReport:
         """Report the result of a run; if it committed nothing, publish tables that are behind."""
         due, commit = done.due, done.commit
         brought_back = () if commit is None else due.taken_out
-        if commit is None:
-            not_published = catch_up(store, read_head(store, dataset.name).state)
-        else:
+        state: State | None = None
+        with suppress(DatasetNotFoundError):  # the first run has loaded nothing
+            state = read_head(store, name).state
+        not_published: tuple[NotPublished, ...] = ()
+        if commit is not None:
             not_published = commit.not_published
+        elif state is not None:
+            not_published = catch_up(store, state)
         if brought_back:
             _log.warning(
                 "ingest brings back files that a rollback removed dataset=%s files=%d first=%s",
-                dataset.name,
+                name,
                 len(brought_back),
                 brought_back[0],
             )
         return IngestReport(
             name=self.name,
-            dataset=dataset.name,
-            version=dataset.version if commit is None else commit.version,
+            dataset=name,
+            version=commit.version if commit else state.version if state else 0,
             commit=commit,
             file_count=len(due.files),
             replaced_count=len({file.slot for file in due.replaced}),
@@ -390,6 +407,7 @@ class Ingest(DeclaredDataset):
             ignored_row_count=done.ignored.row_count,
             ignored_fields=done.ignored.fields,
             schema_changes=done.schema_changes,
+            schema_differences=self._schema_differences(state),
             size_bytes=sum(candidate.file.size_bytes for candidate in due.files),
             carried_count=done.carried_count,
             not_published=not_published,
@@ -397,8 +415,38 @@ class Ingest(DeclaredDataset):
             duration_s=time.monotonic() - started,
         )
 
-    def _due(self, store: Store, state: State, candidates: Candidates, again: Again) -> Due:
+    def _schema_differences(self, state: State | None) -> tuple[str, ...]:
+        """Return what the declared schema has in another way than the dataset.
+
+        Fields of the dataset alone do not count: runs may have added them.
+        """
+        if self.create is None or state is None:
+            return ()
+        present = state.descriptor.schema
+        differences = []
+        for declared in self.create.schema:
+            field = present.find(declared.name)
+            if field is None:
+                differences.append(f"{declared.name} is missing in the dataset")
+            elif str(field.type) != str(declared.type):
+                differences.append(
+                    f"{declared.name} is declared as {declared.type}, and {field.type} in the dataset"
+                )
+        return tuple(differences)
+
+    def _due(
+        self,
+        store: Store,
+        state: State,
+        candidates: Candidates,
+        again: Again,
+        *,
+        is_first: bool = False,
+    ) -> Due:
         """Choose the files to read.
+
+        Before the dataset exists, all files are tried, whatever kept them back: the declared schema
+        may be another one.
 
         Cost:
             One GET for each segment that records what was read or set aside; there are few. If all
@@ -410,7 +458,7 @@ class Ingest(DeclaredDataset):
                 candidates.format, self.csv, self.json, self._rules(), levels=self._reads_levels
             ),
             unknown=self.unknown,
-            set_aside=self._quarantine().notes(store) if candidates.files else {},
+            set_aside=self._quarantine().notes(store) if candidates.files and not is_first else {},
             again=again,
         )
         segments, labels = state.lists.sources, state.labels

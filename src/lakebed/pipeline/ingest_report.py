@@ -21,7 +21,8 @@ class IngestReport:
     Attributes:
         name: Name of the ingest, which is the name of its run.
         dataset: Name of the dataset.
-        version: Version of the dataset after the run.
+        version: Version of the dataset after the run; 0 if a first run has loaded nothing, and so
+            created none.
         commit: Commit of the rows; None if there was nothing to read.
         file_count: Files that were read.
         replaced_count: Earlier files, or earlier states of the files, whose rows were removed.
@@ -39,6 +40,8 @@ class IngestReport:
         ignored_row_count: Rows that had a value in such a field.
         ignored_fields: Paths of these fields.
         schema_changes: Additions to the schema by `unknown="keep"`, such as `+note: string`.
+        schema_differences: Fields of the declared schema that the dataset lacks, or has with another
+            type; the declared schema only creates a dataset.
         size_bytes: Size of the files that were read, as stored.
         carried_count: Rows of other files that were rewritten because they shared a data file with
             replaced rows.
@@ -74,6 +77,7 @@ class IngestReport:
     ignored_row_count: int = 0
     ignored_fields: tuple[str, ...] = ()
     schema_changes: tuple[str, ...] = ()
+    schema_differences: tuple[str, ...] = ()
     size_bytes: int = 0
     carried_count: int = 0
     not_published: tuple[NotPublished, ...] = ()
@@ -131,6 +135,7 @@ class IngestReport:
             "ignored_row_count": self.ignored_row_count,
             "ignored_fields": ", ".join(self.ignored_fields) or None,
             "schema_changes": ", ".join(self.schema_changes) or None,
+            "schema_differences": ", ".join(self.schema_differences) or None,
             "size_bytes": self.size_bytes,
             "carried_count": self.carried_count,
             "quarantine": self.quarantine if self.rejected_count else None,

@@ -10,6 +10,7 @@ import hashlib
 import lzma
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -468,6 +469,37 @@ def find_any_files(
     )
 
 
+def passed_over(given: Iterable[str], files: Iterable[RawFile]) -> dict[str, str]:
+    """Return what lies in some directories and is not among the files that were found, with its kind.
+
+    Names that begin with `.` or `_` are left out.
+
+    Cost:
+        A walk through each directory, and a status of each entry that was not found.
+    """
+    found = {file.location for file in files}
+    passed: dict[str, str] = {}
+    for text in given:
+        path = Path(_plain_path(text))
+        for entry in sorted(_walk(path, allows_links=True)) if path.is_dir() else ():
+            location = without_parents(str(entry.absolute()))
+            if location in found:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                mode = entry.stat().st_mode
+                kind = next((name for test, name in _KINDS if test(mode)), "another suffix")
+                passed[str(entry)] = kind
+    return passed
+
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
 def _found_files(
     given: object,
     format: FileFormat | None,  # noqa: A002 - the word of the option
@@ -499,6 +531,11 @@ def _found_files(
             found = _expand(text, format, options, takes_any=takes_any)
         except _NothingThere as nothing:
             if not may_be_empty:
+                if is_continued and not takes_any:
+                    nothing.error.hint += (
+                        " If there may be no file, set may_be_empty = true in [source], or "
+                        "FromFiles(may_be_empty=True)."
+                    )
                 raise nothing.error from nothing.__cause__
             continue
         base = _base_of(text)

@@ -155,7 +155,7 @@ OnFile = Callable[[str, Counts], None]
 OnRows = Callable[[int, int], None]
 """Receives, for a file in progress, the number of further rows and its bytes so far."""
 
-_ROWS_TOLD = 100_000
+_ROWS_TOLD, _BYTES_TOLD = 100_000, 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +430,7 @@ def _sift_file(
         refusal = _refusal(file, reader)
     if refusal is not None:
         return _refuse(file, refusal, rejects)
-    row_count = told_count = 0
+    row_count = told_count = told_bytes = 0
     ignored = Ignored()
     with reading(file.location):
         pieces = reader.chunks(file)
@@ -446,9 +446,11 @@ def _sift_file(
         else:
             added, left_out = _add(piece, file, number, writer, rejects)
             row_count, ignored = row_count + added, ignored + left_out
-            if row_count - told_count >= _ROWS_TOLD:
-                on_rows(row_count - told_count, 0 if file.watch is None else file.watch.position)
-                told_count = row_count
+            position = 0 if file.watch is None else file.watch.position
+            is_far = position - told_bytes >= _BYTES_TOLD
+            if is_far or row_count - told_count >= _ROWS_TOLD:
+                on_rows(row_count - told_count, position)
+                told_count, told_bytes = row_count, position
         piece = None if rejects.is_enough else _next_piece(pieces, file)
     return Counts(
         row_count,
