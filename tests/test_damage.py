@@ -352,8 +352,8 @@ def test_rows_beside_those_of_a_replaced_raw_file_are_not_written_anew_from_a_da
 ) -> None:
     folder = tmp_path / "raw"
     folder.mkdir()
-    for name in "ab":
-        lines = [json.dumps({"x": n / 7, "n": n}) for n in range(50)]
+    for name, first in (("a", 0), ("b", 50)):
+        lines = [json.dumps({"x": n / 7, "n": n}) for n in range(first, first + 50)]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     ingest = lakebed.Ingest(
         name="numbers",

@@ -127,13 +127,13 @@ def test_explanation_of_a_long_predicate_is_short_at_a_prompt(dataset):
 def test_ingest_of_many_files_is_told_in_short(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(60):
-        (tmp_path / "in" / f"{number}.csv").write_text("n\nx\n1\n")
+        (tmp_path / "in" / f"{number}.csv").write_text(f"n\nx\n{number}\n")
     into = f"memory://shown-ingest/{tmp_path.name}"
     repository = lakebed.open_repository("memory://shown-ingest")
     schema = pa.schema([("n", pa.int64())])
     dataset = repository.create(tmp_path.name, lakebed.DatasetDescriptor(schema=schema))
     source = lakebed.FromFiles(paths=str(tmp_path / "in"))
-    ingest = lakebed.Ingest(name="numbers", into=into, source=source)
+    ingest = lakebed.Ingest(name="numbers", into=into, source=source, max_rejects=0.5)
 
     check, report, sources = repr(ingest.check()), repr(ingest.run()), repr(dataset.sources.list())
 

@@ -280,7 +280,7 @@ class SchemaMismatchError(InvalidInputError):
     Attributes:
         row: Position of the row in the batch, if it is known.
         unknown: Path of a field that the dataset lacks, if the error is about one.
-        is_malformed: True if a line of a raw file is not of its format, whatever the schema.
+        is_malformed: True if a line of a raw file is not of its format: no other schema could take it.
     """
 
     row: int | None = None

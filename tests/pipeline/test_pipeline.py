@@ -123,7 +123,7 @@ def test_rows_that_retention_has_deleted_are_not_read_again(sales: Sales) -> Non
     pipeline.run()
 
     again = pipeline.run()
-    sales.write_day("a", 1, 2, 400)  # it is changed, so that all of it is read
+    sales.write_day("a", 1, 400, 2)  # it has grown, so that all of it is read
     changed = pipeline.run()
 
     assert again["ingest"].status == "nothing"

@@ -1,6 +1,5 @@
 """Rules and types of tables that are adopted: taken over, noted, or refused with a way that works."""
 
-import datetime as dt
 import decimal
 import json
 import re
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyiceberg.table
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -126,22 +124,6 @@ def test_settings_of_a_table_are_noted(lake, home, setting, note):
     write_deltalake(home, ROWS, configuration={setting: "true"})
 
     assert note in str(lake.adopt("t", delta=True, dry_run=True))
-
-
-def test_instants_whose_file_has_no_zone_are_refused_with_a_copy_that_works(lake, home):
-    times = [dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)]
-    write_deltalake(home, pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))}))
-    (file,) = home.glob("*.parquet")
-    pq.write_table(pq.read_table(file).cast(pa.schema([("at", pa.timestamp("us"))])), file)
-    for log in (home / "_delta_log").glob("*.json"):
-        log.write_text(re.sub(r'"size":\d+', f'"size":{file.stat().st_size}', log.read_text()))
-
-    with pytest.raises(InvalidInputError, match="'at' is of type timestamp") as caught:
-        lake.adopt("t", delta=True)
-
-    copy = run_remedy(caught.value.hint, lake)
-    assert copy.arrow().column("at").to_pylist() == times
-    assert copy.where("at > '2020-01-02'").count() == 1
 
 
 @pytest.mark.parametrize(("column", "values"), [("d", [D("1.25"), None]), ("_hidden", ["a", "b"])])

@@ -144,7 +144,7 @@ def test_raw_file_is_replaced_after_its_rows_were_gathered(tmp_path):
             (tmp_path / f"{name}.jsonl").write_text(
                 "".join(json.dumps(row) + "\n" for row in rows(numbers))
             )
-        source = lakebed.FromFiles(paths=str(tmp_path / "*.jsonl"))
+        source = lakebed.FromFiles(paths=str(tmp_path / "*.jsonl"), supersede="path")
         lakebed.Ingest(name="places", into=auto.uri, source=source).run()
 
     ingest(north=[1, 2])

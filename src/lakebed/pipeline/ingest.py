@@ -445,8 +445,8 @@ class Ingest(DeclaredDataset):
     ) -> Due:
         """Choose the files to read.
 
-        Before the dataset exists, all files are tried, whatever kept them back: the declared schema
-        may be another one.
+        Before the dataset exists, files that were kept back are tried too: the declared schema may be
+        another one.
 
         Cost:
             One GET for each segment that records what was read or set aside; there are few. If all

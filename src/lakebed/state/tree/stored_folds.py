@@ -50,7 +50,7 @@ def fold_after(store: Store, before: State, after: State) -> None:
         return
     try:
         fold_stored(store, after)
-    except Exception as exc:  # noqa: BLE001 -- the commit has succeeded, whatever happens here
+    except Exception as exc:  # noqa: BLE001 -- the commit has succeeded before
         _log.warning("fold failed dataset=%s version=%d: %s", after.name, after.version, exc)
 
 
