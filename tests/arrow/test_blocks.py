@@ -18,7 +18,7 @@ from lakebed.arrow.documents import is_cut_object
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.dialect import parts_of
 from lakebed.arrow.reading.files import RawFile, find_files
-from lakebed.arrow.reading.inference import inspect_files
+from lakebed.arrow.reading.inference import Inspection, inspect_files
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -76,6 +76,14 @@ def inspected(files: Sequence[RawFile], given: NastyFiles, rows: int) -> object:
     return replace(inspection, remarks=remarks)
 
 
+def without_lines(found: object) -> object:
+    """Return an inspection without the lines of its nulls, which records left out can hide."""
+    if not isinstance(found, Inspection):
+        return found
+    places = {name: place.partition(", line ")[0] for name, place in found.nulls.items()}
+    return replace(found, nulls=places)
+
+
 @pytest.mark.parametrize(
     ("content", "delimiter"),
     [
@@ -119,11 +127,11 @@ def test_an_inspection_by_blocks_finds_what_one_by_lines_finds(
     files = files_in(tmp_path, "csv", given)
     with monkeypatch.context() as patch:
         patch.setattr("lakebed.arrow.reading.inference.text_blocks", lambda *_, **__: None)
-        by_lines = inspected(files, given, rows)
+        by_lines = without_lines(inspected(files, given, rows))
 
     for size in SIZES:
         monkeypatch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size)
-        assert inspected(files, given, rows) == by_lines, size
+        assert without_lines(inspected(files, given, rows)) == by_lines, size
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
