@@ -152,4 +152,5 @@ def _ingest(store: MemoryStore) -> None:
         into=f"{store.uri}/d",
         source=lakebed.FromFiles(paths=f"{raw.uri}/in/"),
         format="json",
+        max_rejects=1,
     ).run()

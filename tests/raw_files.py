@@ -16,6 +16,7 @@ from heads import ON_TREES
 
 import lakebed
 from lakebed import DatasetDescriptor, FromArchive, Ingest, Repository, by
+from lakebed.errors import DatasetNotFoundError
 from lakebed.state.head import HeadFormat, decode_head
 from lakebed.store.base import Store
 from lakebed.testing import DelegatingStore
@@ -88,7 +89,12 @@ class Raw:
         return self.ingest.dataset()
 
     def rows(self) -> list[tuple[int, int]]:
-        return sorted((row["day"], row["n"]) for row in self.events.kite.reader())
+        """Return the rows, none while no run has created the dataset."""
+        try:
+            events = self.events
+        except DatasetNotFoundError:
+            return []
+        return sorted((row["day"], row["n"]) for row in events.kite.reader())
 
     def rejected(self) -> list[bytes]:
         repository = lakebed.open_repository(self.directory / "lake")

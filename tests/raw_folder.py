@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, FromFiles, Ingest
+from lakebed.errors import DatasetNotFoundError
 
 NUMBERS = DatasetDescriptor(schema=pa.schema([("id", pa.int64()), ("amount", pa.int64())]))
 WIDE = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.string())])
@@ -50,7 +51,12 @@ class Folder:
         return self.ingest.dataset()
 
     def ids(self) -> list[int]:
-        return sorted(row["id"] for row in self.dataset.kite.reader())
+        """Return the ids of the rows, none while no run has created the dataset."""
+        try:
+            dataset = self.dataset
+        except DatasetNotFoundError:
+            return []
+        return sorted(row["id"] for row in dataset.kite.reader())
 
     def quarantined(self) -> list[dict[str, object]]:
         repository = lakebed.open_repository(self.lake)

@@ -13,6 +13,7 @@ import pytest
 
 import lakebed
 from lakebed import by
+from lakebed.arrow.reading import blocks
 from lakebed.arrow.reading.inference import infer_schema
 
 CHANNELS = lakebed.DatasetDescriptor(
@@ -302,7 +303,10 @@ def test_bytes_of_a_large_file_are_told_before_its_end(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_looking_at_files_for_their_types_is_told_by_bytes(tmp_path, suffix: str) -> None:
+def test_looking_at_files_for_their_types_is_told_by_bytes(
+    tmp_path, suffix: str, monkeypatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**16)
     path, told = tmp_path / f"large.{suffix}", list[lakebed.Progress]()
     rows = "channel,n\n" + "beta,1\n" * 60_000 if suffix == "csv" else '{"n": 1}\n' * 60_000
     path.write_text(rows, encoding="utf-8")

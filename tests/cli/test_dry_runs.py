@@ -540,7 +540,7 @@ def test_commit_of_a_batch_that_fails_its_checks_ends_with_the_same_code(cli, pl
 
 
 def test_import_with_rejects_counts_them(cli, place, write, tmp_path: Path) -> None:
-    rows = write("some.csv", "a,b\n" + "1,x\n" * 20 + "bad,y\n")
+    rows = write("some.csv", "a,b\n" + "1,x\n" * 200 + "bad,y\n")
     cli("import", f"{place['lake']}/imported", place["csv"])
     arguments = ("import", f"{place['lake']}/imported", rows, "--quarantine")
     before = contents(tmp_path)

@@ -234,6 +234,8 @@ def test_a_file_that_is_written_anew_while_it_is_read_replaces_nothing(folder, m
 
 
 def test_the_same_content_read_by_two_runs_at_once_is_added_once(folder) -> None:
+    folder.put("first.jsonl", [0])
+    folder.run()  # creates the dataset
     path = folder.put("app.jsonl", [1, 2])
 
     def meanwhile(progress) -> None:
@@ -244,7 +246,7 @@ def test_the_same_content_read_by_two_runs_at_once_is_added_once(folder) -> None
     with pytest.raises(CommitConflictError, match=r"app\.jsonl"):
         folder.ingest.run(on_progress=meanwhile)
 
-    assert folder.numbers() == [1, 2]
+    assert folder.numbers() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -108,12 +108,19 @@ def test_a_file_that_was_not_read_stays(raw: Raw) -> None:
 
 
 def test_no_file_goes_before_the_first_is_read(raw: Raw) -> None:
-    record = raw.push(0, lines(0, [], bad=range(9)))  # it is kept back
+    record = raw.push(1, lines(1, [], bad=range(9)))  # it is kept back
 
     report = pipeline_of(raw).run(fail=False)
 
-    assert facts_of(report)["file_count"] == 0
-    assert ids(raw) == {record.id}
+    step = report["retain"]
+    assert (step.status, step.summary) == ("skipped", "the dataset does not exist yet")
+    assert (ids(raw), raw.rows()) == ({record.id}, [])
+
+    # Nor once another file has created the dataset, while this one is kept back.
+    raw.push(0, lines(0, range(3)))
+    facts = facts_of(pipeline_of(raw).run(fail=False))
+    assert (facts["file_count"], facts["kept"]) == (1, {"not read": 1})
+    assert (ids(raw), len(raw.rows())) == ({record.id}, 3)
 
 
 @pytest.mark.parametrize("supersede", ["path", "span"])

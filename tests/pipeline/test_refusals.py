@@ -124,6 +124,7 @@ def typed_file(rows: list[dict[str, object]], suffix: str) -> bytes:
 
 def test_a_file_that_is_kept_back_is_read_again_for_a_reason_only(folder: Folder) -> None:
     path = folder.put("a.jsonl", objects([1]) + "bad\n" * 2)
+    folder.put("b.jsonl", objects([2]))  # it creates the dataset
     folder.run()
     quarantine = lakebed.open_repository(folder.lake).open("numbers_quarantine")
     before = quarantine.version
@@ -137,6 +138,22 @@ def test_a_file_that_is_kept_back_is_read_again_for_a_reason_only(folder: Folder
     # Another rule.
     assert folder.run(max_rejects=1).row_count == 1
     assert folder.run().kept_back == ()
+    assert [row["line"] for row in folder.quarantined()] == [b"bad"] * 2
+
+
+def test_while_the_dataset_is_missing_a_file_is_tried_by_every_run_and_quarantined_once(
+    folder: Folder,
+) -> None:
+    folder.put("a.jsonl", objects([1]) + "bad\n" * 2)
+
+    for _ in range(3):
+        report = folder.run()
+        assert [one.why for one in report.kept_back] == ["rejects"]
+        assert (report.rejected_count, folder.ids()) == (2, [])
+        assert [row["line"] for row in folder.quarantined()] == [b"bad"] * 2
+
+    assert folder.run(max_rejects=1).row_count == 1
+    assert (folder.run().unchanged_count, folder.ids()) == (1, [1])
     assert [row["line"] for row in folder.quarantined()] == [b"bad"] * 2
 
 
@@ -247,6 +264,8 @@ def test_a_file_with_a_further_column_is_kept_back_counted_and_read_under_a_newe
     folder: Folder, name: str
 ) -> None:
     path = folder.put(name, WIDER[name]())
+    first = name.replace("a.", "b.")  # it creates the dataset
+    folder.put(first, {"b.csv": csv_of, "b.parquet": parquet_of, "b.avro": avro_of}[first]([-1]))
 
     report = folder.run()
 
@@ -264,9 +283,10 @@ def test_a_file_with_a_further_column_is_kept_back_counted_and_read_under_a_newe
     report = folder.run()
 
     assert (report.kept_back, report.row_count) == ((), 1_000)
-    assert {row["note"] for row in folder.dataset.kite.reader()} == {"x"}
+    notes = {row["id"]: row["note"] for row in folder.dataset.kite.reader()}
+    assert notes == {-1: None, **dict.fromkeys(range(1_000), "x")}
     assert folder.quarantined() == []
-    assert folder.run().unchanged_count == 1
+    assert folder.run().unchanged_count == 2
 
 
 def test_a_field_that_is_lost_is_null_or_the_file_is_refused(folder: Folder) -> None:

@@ -108,6 +108,10 @@ def _of_dataset(given: Arguments) -> Place:
     return given["dataset"], given["store"].uri
 
 
+def _of_reading(given: Arguments) -> Place:
+    return given["first"].name, given["self"].store.uri
+
+
 def _of_name(given: Arguments) -> Place:
     return given["name"], given["store"].uri
 
@@ -218,6 +222,13 @@ VERBS = (
         owner="Ingest",
         names={"check": "ingest.check", "run": "ingest"},
         place=_of_declaration,
+    ),
+    # A first ingest or load creates its dataset without the verb of the repository.
+    Verbs(
+        module="lakebed.work.ingest.execution",
+        owner="_Reading",
+        names={"_create": "create"},
+        place=_of_reading,
     ),
     Verbs(
         module="lakebed.pipeline.table_ingest",

@@ -587,6 +587,15 @@ def test_storage_that_fails_is_no_reject(tmp_path, raw) -> None:
     assert lakebed.Repository(store).list() == ["pings"]
 
 
+@pytest.mark.parametrize("junk", [b"junk", b"\x00", b"a,b"])
+def test_lines_after_a_damaged_one_are_submissions_still(pings, raw, junk: bytes) -> None:
+    (raw / "a.tsv").write_bytes(junk + b"\n" + lines(range(20)))
+
+    report = pings.load(raw)
+
+    assert (report.row_count, report.rejected_count) == (20, 1)
+
+
 @examples(0.4)
 @given(
     st.lists(
@@ -608,10 +617,11 @@ def test_every_line_is_loaded_or_kept(tmp_path_factory, drawn) -> None:
         check_kind(path.read_bytes(), str(path))
     except InvalidInputError as exc:  # the beginning of a zip archive, for example
         with pytest.raises(InvalidInputError, match=re.escape(exc.message)):
-            dataset.load(path)
+            dataset.load(path)  # a file whose format is to be recognized
         assert dataset.version == 0
         return
-    report = dataset.load(path)
+    # Junk alone may look like a table of another delimiter, which is refused as a whole.
+    report = dataset.load(path, "submissions")
 
     rejected = repository.open("pings_quarantine").kite.reader() if report.rejected_count else []
     # A mark that some programs put before a text belongs to no line.

@@ -274,7 +274,11 @@ def _of_text(
     if format_ is None and suffix in ("avro", "parquet"):
         return Recognized(format=suffix)  # its reader names the error
     first = text.lstrip("\n\r").partition("\n")[0]
-    is_other = suffix == "submissions" and "\t" not in first and "{" in first
+    is_other = (
+        suffix == "submissions"
+        and "\t" not in first
+        and ("{" in first or any(map(_is_submission, text.split("\n"))))
+    )
     if format_ == "submissions" or (format_ is None and (is_other or _is_submission(first))):
         return Recognized(format="submissions")
     if format_ == "json" or (format_ is None and (_is_json(text) or suffix == "json")):
@@ -292,6 +296,8 @@ def _of_text(
         options_, notes = sniff_csv(
             text, {**csv, "encoding": encoding}, is_whole=is_whole, most_records=most_records
         )
+    if format_ is None and suffix == "submissions" and options_.delimiter not in text:
+        return Recognized(format="submissions")  # no table: its reader rejects the lines
     if format_ is None and suffix is None and options_.delimiter not in text:
         raise InvalidInputError(
             f"Cannot recognize {file.location}: its suffix and its content name no format.",
