@@ -146,6 +146,7 @@ NO_VERBS = {
         *("init", "push_many", "push_prepared", "list", "page", "latest", "record", "open"),
         *("open_record", "fetch", "spark", "ingest", "close", "whats"),
     },
+    "_Reading": {"run", "finish"},  # parts of `Ingest.run` and `Dataset.load`
     "Ingest": {"from_toml", "dataset", "hold", "release", "batches_of", "sources", "follow"},
     "TableIngest": {"dataset", "run_of"},
     "Pipeline": {"from_toml", "last_run", "runs"},
