@@ -33,9 +33,7 @@ def parse_size(size: object, name: str = "size") -> int:
     (1536, 1000)
     """
     number = None
-    if (
-        type(size) is int
-    ):  # most are: the test of a protocol below takes longer than all of the rest
+    if type(size) is int:  # most are, and the test of a protocol takes longer than the rest
         number = size
     elif isinstance(size, str):
         match = _SIZE.fullmatch(size.strip())

@@ -373,8 +373,9 @@ class Ingest(DeclaredDataset):
         due, commit = done.due, done.commit
         brought_back = () if commit is None else due.taken_out
         state: State | None = None
-        with suppress(DatasetNotFoundError):  # the first run has loaded nothing
-            state = read_head(store, name).state
+        if commit is None or self.create is not None:
+            with suppress(DatasetNotFoundError):  # the first run has loaded nothing
+                state = read_head(store, name).state
         not_published: tuple[NotPublished, ...] = ()
         if commit is not None:
             not_published = commit.not_published

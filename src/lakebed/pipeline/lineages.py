@@ -98,6 +98,7 @@ class _Folders:
         self._lineages = [
             _Lineage(slot=slot, files=tuple(files)) for slot, files in by_slot.items()
         ]
+        self._slots = by_slot.keys()
         names = [candidate.name for candidate in candidates]
         self._real = real_slots([*names, *(lineage.last.name for lineage in self._lineages)])
         self._at_path: dict[str, list[_Lineage]] = {}
@@ -149,13 +150,10 @@ class _Folders:
         if not held:
             return []
         names = set(real_slots(held).values())
-        files = [file for file in self._past.known.files if file.content is not None]
+        known = self._past.known.files
+        files = [file for file in known if file.content is not None and file.content.size_bytes]
         real = real_slots(file.name for file in files)
-        return [
-            file
-            for file in files
-            if file.content is not None and file.content.size_bytes and real[file.name] in names
-        ]
+        return [file for file in files if real[file.name] in names]
 
     def _contents_in_dataset(self) -> dict[ContentKey, str] | None:
         """Return where the contents were read that no further file may add; None if each file counts."""
@@ -189,6 +187,10 @@ class _Folders:
     def _is_whole(self, lineage: _Lineage) -> bool:
         """Return whether all rows of a lineage are in the dataset, or were removed on purpose."""
         return len(lineage.files) == 1 and lineage.last.key in self._past.current
+
+    def _is_settled(self, lineage: _Lineage) -> bool:
+        """Return whether a file at hand continues a lineage, or is its content at another path."""
+        return lineage.slot in self._claimed or lineage.slot in self._moved
 
     def _is_unchanged(self, candidate: Candidate) -> bool:
         """Skip a file whose size and time are those of what was read from its path."""
@@ -268,7 +270,7 @@ class _Folders:
         found = [
             lineage
             for lineage in self._related(candidate)
-            if lineage.slot not in self._claimed | self._moved
+            if not self._is_settled(lineage)
             and lineage.content is not None
             and lineage.content.size_bytes
             and look.begins_with(lineage.content)
@@ -290,7 +292,7 @@ class _Folders:
                 self._left_out.append(LeftOut.of(candidate, "copy", detail))
                 return
         former = next(iter(self._at(candidate)), None)
-        if former is None or former.slot in self._moved | self._claimed or self._supersede == "id":
+        if former is None or self._is_settled(former) or self._supersede == "id":
             self._read(candidate, None, look)
         elif self._supersede == "path":
             self._read(candidate, former, look)
@@ -319,10 +321,8 @@ class _Folders:
 
     def _free_slot(self, plain: str) -> str:
         """Return a slot for a new file: its path, unless another file has been read from there."""
-        used = {lineage.slot for lineage in self._lineages} | self._claimed
-        return next(
-            slot for slot in chain([plain], (f"{plain}#{n}" for n in count(2))) if slot not in used
-        )
+        slots = chain([plain], (f"{plain}#{n}" for n in count(2)))
+        return next(slot for slot in slots if slot not in self._slots and slot not in self._claimed)
 
 
 _EMPTY = RawContent(size_bytes=0, hash="")

@@ -483,7 +483,7 @@ def _attempt(store: Store, members: Sequence[Member], opening: _Opening) -> None
         due = head.state.schema_file_due
         # A commit that changes the schema again writes the file after its head.
         if due and due == state.schema_file_due:
-            is_put = schema_file.is_put(store, state.name, state.descriptor)
+            is_put = schema_file.try_put(store, state.name, state.descriptor)
             state = replace(state, schema_file_due=0 if is_put else due)
         every = [member.swaps for member, _ in joined]
         has_won = put_head(store, head, state, every, is_remembered=_may_remember(leader.terms))

@@ -41,7 +41,7 @@ def put_or_leave(store: Store, dataset: str, descriptor: DatasetDescriptor) -> N
         _put_in_step(store, dataset, descriptor)
 
 
-def is_put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> bool:
+def try_put(store: Store, dataset: str, descriptor: DatasetDescriptor) -> bool:
     """Write the schema file before a commit, for an earlier one whose writer may have stopped.
 
     Returns:

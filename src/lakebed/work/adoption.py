@@ -8,11 +8,13 @@ the footers of Parquet files are read; Avro has none, so its files are read whol
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
 import os
 import re
+import stat
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -419,25 +421,29 @@ def check_all_listed(store: Store, home: str) -> None:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in (*folders, *(name for name in names if not name.startswith("."))):
             path = os.path.join(directory, name)  # noqa: PTH118 - runs for each file of a table
-            if os.path.islink(path):  # noqa: PTH114
-                raise InvalidInputError(
-                    f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to "
-                    "files in its own directory.",
-                    hint="Replace the link by its target, or remove it.",
-                )
-            # A file that is gone by now is none.
-            if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112, PTH113
-                raise InvalidInputError(
-                    f"{path!r} is a pipe, a socket or a device, and cannot be adopted: only regular "
-                    "files hold rows that stay.",
-                    hint="Remove it, or move it out of the directory.",
-                )
+            with contextlib.suppress(OSError):  # what is gone by now is none
+                _check_regular(path, os.lstat(path).st_mode)
             if not is_listed(name):
                 raise InvalidInputError(
                     f"{path!r} cannot be adopted: its name has a backslash, a control character or "
                     "invalid UTF-8, which no key of a store can have.",
                     hint="Rename it, or move it out of the directory.",
                 )
+
+
+def _check_regular(path: str, mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise InvalidInputError(
+            f"{path!r} is a symbolic link, and cannot be adopted: a dataset refers only to files in its "
+            "own directory.",
+            hint="Replace the link by its target, or remove it.",
+        )
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidInputError(
+            f"{path!r} is a pipe, a socket or a device, and cannot be adopted: only regular files hold "
+            "rows that stay.",
+            hint="Remove it, or move it out of the directory.",
+        )
 
 
 def _texts(key: str, levels: Sequence[str], keys: Mapping[str, Type]) -> dict[str, str | None]:

@@ -293,10 +293,9 @@ class CsvParser:
         types = dict.fromkeys(self._others, pa.string()) | {
             field.name: _csv_type(field.type) for field in given
         }
-        self._converting = _conversions(types, options)
-        self._converting_texts = _conversions(
-            types, replace(options, null_text="")
-        )  # nulls already
+        self._converting = conversions(types, options)
+        # Null texts are nulls already.
+        self._converting_texts = conversions(types, replace(options, null_text=""))
         self._exact = {
             name: kind for name, kind in self._types.items() if options.exact and is_number(kind)
         }
@@ -381,7 +380,8 @@ class CsvParser:
         return error
 
 
-def _conversions(types: Mapping[str, pa.DataType], options: CsvOptions) -> pacsv.ConvertOptions:
+def conversions(types: Mapping[str, pa.DataType], options: CsvOptions) -> pacsv.ConvertOptions:
+    """Return how cells become values of types."""
     words = ("true", "True", "TRUE"), ("false", "False", "FALSE")
     true_words, false_words = words if options.exact else (None, None)
     return pacsv.ConvertOptions(

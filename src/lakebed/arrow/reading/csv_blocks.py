@@ -27,6 +27,7 @@ from lakebed.arrow.reading.csv import (
     ROWS_PER_CHUNK,
     CsvParser,
     CsvReader,
+    conversions,
     ends_in_quotes,
     join_records,
     open_text,
@@ -262,14 +263,7 @@ class _BlockParser(CsvParser):
         self._ragged: list[int] = []
         if self._exact:  # the text of a number decides whether its type holds it
             types = dict(self._converting.column_types) | dict.fromkeys(self._exact, pa.string())
-            self._converting = pacsv.ConvertOptions(
-                column_types=types,
-                null_values=self._converting.null_values,
-                true_values=self._converting.true_values,
-                false_values=self._converting.false_values,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            )
+            self._converting = conversions(types, self._options)
         self._splitting = pacsv.ParseOptions(
             delimiter=self._options.delimiter,
             newlines_in_values=True,

@@ -121,6 +121,7 @@ class HashingStream:
     """A stream that hashes its bytes as they are read.
 
     Attributes:
+        size_bytes: Number of bytes that were read so far.
         is_ended: True if it was read to its end, or as far as it can be.
         first: Its first bytes, so many as asked for; None if fewer were read.
     """
@@ -128,7 +129,7 @@ class HashingStream:
     def __init__(self, source: Any, first_bytes: int | None = None) -> None:
         self._source = source
         self._digest = hashlib.sha256()
-        self._size_bytes = 0
+        self.size_bytes = 0
         self._first_bytes = first_bytes
         self.is_ended = False
         self.first: RawContent | None = None
@@ -145,18 +146,18 @@ class HashingStream:
         return data
 
     def _add(self, data: bytes) -> None:
-        missing = -1 if self._first_bytes is None else self._first_bytes - self._size_bytes
+        missing = -1 if self._first_bytes is None else self._first_bytes - self.size_bytes
         if 0 <= missing <= len(data) and self.first is None:
             head = self._digest.copy()
             head.update(data[:missing])
-            self.first = _content_of(head, self._size_bytes + missing)
+            self.first = _content_of(head, self.size_bytes + missing)
         self._digest.update(data)
-        self._size_bytes += len(data)
+        self.size_bytes += len(data)
 
     @property
     def content(self) -> RawContent:
         """The bytes that were read so far."""
-        return _content_of(self._digest, self._size_bytes)
+        return _content_of(self._digest, self.size_bytes)
 
 
 def _content_of(digest: Any, size_bytes: int) -> RawContent:
@@ -335,11 +336,10 @@ def contents_of(
         hashing = HashingStream(stream)
         try:
             for size in sorted(set(sizes)):
-                while hashing.content.size_bytes < size:
-                    wanted = min(_PIECE_BYTES, size - hashing.content.size_bytes)
-                    if not hashing.read(wanted):
+                while hashing.size_bytes < size:
+                    if not hashing.read(min(_PIECE_BYTES, size - hashing.size_bytes)):
                         break
-                if hashing.content.size_bytes == size:
+                if hashing.size_bytes == size:
                     parts[size] = hashing.content
             while hashing.read(_PIECE_BYTES):
                 pass

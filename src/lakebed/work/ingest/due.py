@@ -18,9 +18,9 @@ Why = Literal["superseded", "copy", "held", "unclear", "damaged", "refused", "tr
 `superseded`: another file replaces it, as requested. `copy`: it was pushed again unchanged, or has
 the content of another file. `held`: it is held, or its record is retracted.
 The other reasons need a person's attention. `unclear`: it has the identity of a file that was read,
-but other content, which does not begin with the one that was read. `damaged`: it does not have the hash of its record. `refused`: its header or
-schema does not fit the dataset. `truncated`: it cannot be read to its end. `rejects`: too many of
-its lines do not fit.
+but other content, which does not begin with the one that was read. `damaged`: it does not have the
+hash of its record. `refused`: its header or schema does not fit the dataset. `truncated`: it cannot
+be read to its end. `rejects`: too many of its lines do not fit.
 """
 _KEPT_BACK = frozenset[Why](["unclear", "damaged", "refused", "truncated", "rejects"])
 
