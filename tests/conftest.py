@@ -44,10 +44,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # The spark tests run on a session of Spark Connect instead, behind which there is no JVM to touch.
 ON_CONNECT = os.environ.get("LAKEBED_TEST_SPARK", "classic") == "connect"
 
-# click 8.1 mixes the two streams of a command, unless it is told not to.
+# click 8.1 mixes the two streams of a command, unless it is told not to; then `output` is the
+# first of them alone.
 if "mix_stderr" in inspect.signature(click.testing.CliRunner).parameters:
     click.testing.CliRunner.__init__ = functools.partialmethod(  # type: ignore[method-assign]
         click.testing.CliRunner.__init__, mix_stderr=False
+    )
+    click.testing.Result.output = property(  # type: ignore[assignment]
+        lambda result: result.stdout + result.stderr
     )
 
 # Comparisons with other tools and older papers: `make compat`.

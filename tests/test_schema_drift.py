@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -78,7 +79,7 @@ def test_a_new_column_is_added_where_it_may_be(
     rows = [{"id": 2, "channel": "w"}, {"id": 3, "channel": None}]
     with pytest.raises(SchemaMismatchError, match="Unknown column 'channel'") as raised:
         door(lake, FORMS[form](rows))
-    assert "unknown='keep'" in raised.value.hint
+    assert re.search("unknown.*'keep'", raised.value.hint)
     door(lake, FORMS[form](rows), unknown="keep")
     kept = sorted(lake["t"].arrow().to_pylist(), key=lambda row: row["id"])
     assert kept == [{"id": 1, "channel": None}, *rows]

@@ -460,8 +460,8 @@ def _check_named(extra: Collection[str], rules: MergeRules, schema: Schema) -> N
         raise SchemaMismatchError(
             f"Unknown column {name!r} in the data.",
             hint=nearest(name, schema.names)
-            or f"To add the field: unknown='keep' in merge or upsert, or `evolve`. Or drop the column, "
-            f"or name source.{name} in a condition.",
+            or f"To add the field: in Python unknown, as 'keep'; or `evolve`, `lakebed schema add`. Or "
+            f"drop the column, or name source.{name} in a condition.",
         )
 
 

@@ -266,8 +266,8 @@ def _inspect(
     if len(names) > MOST_COLUMNS:
         raise SchemaMismatchError(
             f"The files have {len(names):,} fields; at most {MOST_COLUMNS:,} are inferred.",
-            hint="Give a schema with the fields that you need, and leave the others out by "
-            "unknown='ignore'.",
+            hint="Give a schema with the fields that you need; unknown, as 'ignore', leaves the "
+            "others out.",
         )
     return replace(
         inspection,
