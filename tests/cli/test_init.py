@@ -61,6 +61,18 @@ def test_a_time_is_partitioned_by_its_date_and_other_times_are_named(cli, place:
     assert "Other fields with a time: seen." in (place / "draft.toml").read_text()
 
 
+@pytest.mark.parametrize("folder", [".", "./", "deep/..", "../in", "../in/."])
+def test_the_folder_one_stands_in_gives_its_name(cli, place, monkeypatch, folder: str) -> None:
+    (place / "in/a.csv").write_text("id\n1\n")
+    (place / "in/deep").mkdir()
+    monkeypatch.chdir(place / "in")
+
+    pipeline, report = run_of(cli, place / "in", folder)
+
+    assert pipeline.into.endswith("in/lake/in")
+    assert report["ingest"].facts["row_count"] == 1
+
+
 def test_json_without_a_time_and_with_odd_names_runs_too(cli, place: Path) -> None:
     row = '{"it\'\'\'s": "x", "größe": 1}\n'
     (place / "in/a.jsonl").write_text((row * 10 + "not JSON\n") * 5)
