@@ -12,6 +12,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from copies import copy_of
+from hypothesis import given
+from hypothesis import strategies as st
 from merge_model import Meddling
 
 import lakebed
@@ -161,6 +163,57 @@ def test_expressions_give_what_sql_gives(dataset: Dataset, field: str, text: str
     changed = {row["note"]: row[field] for row in dataset.arrow(["note", field]).to_pylist()}
     given = [changed[str(number)] for number in order]
     assert given == expected
+
+
+@given(
+    st.lists(st.none() | st.integers(-(10**10) + 1, 10**10 - 1), min_size=1, max_size=6),
+    st.integers(-12, 4),
+)
+def test_each_decimal_is_rounded_exactly_or_refused(cents: list[int | None], places: int) -> None:
+    prices = [None if cent is None else decimal.Decimal(cent).scaleb(-2) for cent in cents]
+    dataset = make(MemoryStore(uuid.uuid4().hex))
+    dataset.append([{"id": number, "price": price} for number, price in enumerate(prices)])
+
+    unit = decimal.Decimal(1).scaleb(-min(places, 2))
+    expected = [
+        None if price is None else price.quantize(unit, "ROUND_HALF_UP") for price in prices
+    ]
+    if any(price is not None and abs(price) >= 10**8 for price in expected):
+        with pytest.raises(SchemaMismatchError, match="does not fit in precision 10"):
+            dataset.update_rows({"price": f"round(price, {places})"})
+        expected = prices
+    else:
+        dataset.update_rows({"price": f"round(price, {places})"})
+
+    assert values(dataset, "price") == dict(enumerate(expected))
+
+
+@pytest.mark.parametrize(
+    ("field", "extreme", "text"),
+    [
+        ("price", decimal.Decimal("99999999.99"), "round(price)"),
+        ("price", decimal.Decimal("99999999.99"), "price + 1"),
+        ("price", decimal.Decimal("-99999999.99"), "price - price * 2 + price * 3"),
+        ("delay", 2**31 - 1, "delay + 1"),
+        ("delay", 2**31 - 1, "round(delay, -1)"),
+        ("delay", -(2**31), "-delay"),
+        ("delay", -(2**31), "abs(delay)"),
+        ("delay", 2**31 - 1, "CAST(delay * 2 AS int)"),
+    ],
+)
+@pytest.mark.parametrize("position", range(3))
+def test_a_value_too_large_is_refused_wherever_it_stands(
+    field: str, extreme: Any, text: str, position: int
+) -> None:
+    dataset = make(MemoryStore(uuid.uuid4().hex))
+    dataset.append(
+        [{"id": number, field: extreme if number == position else 1} for number in range(3)]
+    )
+
+    with pytest.raises(SchemaMismatchError, match=f"Field '{field}' of type .* cannot be set"):
+        dataset.update_rows({field: text})
+
+    assert values(dataset, field)[position] == extreme
 
 
 def test_joined_text_is_null_where_a_part_is(dataset: Dataset) -> None:
