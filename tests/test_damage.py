@@ -19,7 +19,7 @@ from heads import ON_TREES
 
 import lakebed
 from lakebed import Dataset, DatasetDescriptor, by
-from lakebed.errors import CorruptMetadataError, DamagedFileError
+from lakebed.errors import CorruptMetadataError, DamagedFileError, InvalidInputError
 from lakebed.store.posix import PosixStore
 from lakebed.work.check import Severity
 
@@ -227,6 +227,63 @@ def damage_page(path: Path) -> None:
     column = group.column(SCHEMA.names.index("x"))
     data[column.data_page_offset + column.total_compressed_size - 9] ^= 4
     path.write_bytes(bytes(data))
+
+
+def damage_footer(path: Path) -> None:
+    """Flip a bit in the footer of a Parquet file."""
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 4
+    path.write_bytes(bytes(data))
+
+
+SQL = (
+    "SELECT * FROM d",
+    "SELECT count(*) FROM d WHERE x > 0.5",
+    "SELECT l.n FROM d AS l JOIN d AS r ON l.x = r.x",
+    "SELECT batch_time, n FROM d WHERE x > 0.5",
+    "INSERT INTO d SELECT * FROM d",
+    "MERGE INTO d USING (SELECT * FROM d WHERE x > 0.5) AS s ON d.n = s.n "
+    "WHEN MATCHED THEN UPDATE SET text = s.text",
+    "UPDATE d SET text = 'a' WHERE x > 0.5",
+)
+
+
+@pytest.mark.parametrize("statement", SQL)
+@pytest.mark.parametrize("place", ["page", "footer"])
+@pytest.mark.parametrize("format_", ["parquet", "avro"])
+def test_a_statement_of_sql_names_the_damaged_file(
+    tmp_path: Path, format_: str, place: str, statement: str
+) -> None:
+    lake = new_lake(tmp_path)
+    dataset = lake.create("d", DatasetDescriptor(schema=SCHEMA, format=format_))
+    dataset.append(rows(50))
+    dataset.append(rows(50, 1))
+    victim = dataset.files()[1].key
+    path = tmp_path / victim
+    (damage_page if (format_, place) == ("parquet", "page") else damage_footer)(path)
+
+    with pytest.raises(DamagedFileError, match=victim) as caught:
+        lake.sql(statement, write=not statement.startswith("SELECT"))
+    assert caught.value.key == victim
+    assert dataset.snapshot().version == 2
+
+    wrong = lake.create("e", DatasetDescriptor(schema=SCHEMA))
+    with pytest.raises(InvalidInputError):  # what is wrong with a text is none of a file
+        lake.sql(f"SELECT m FROM {wrong.name}")
+
+
+@pytest.mark.parametrize("damage", [damage_page, damage_footer])
+def test_a_report_shows_which_file_is_damaged(tmp_path: Path, damage) -> None:
+    lake = new_lake(tmp_path / "lake")
+    dataset = lake.create("d", DatasetDescriptor(schema=SCHEMA))
+    dataset.append(rows(50))
+    (file,) = dataset.files()
+    damage(tmp_path / "lake" / file.key)
+
+    page = " ".join(lake.report(tmp_path / "page.html", rows=10).read_text().split())
+
+    assert "is damaged" in page
+    assert file.key in page
 
 
 # What reads rows and writes them anew

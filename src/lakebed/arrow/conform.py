@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -260,27 +261,28 @@ class Conformer:
             SchemaMismatchError: It does not fit; see `check_columns` and `check_types`.
             PartitionSpecError: The source of a partition function is missing.
         """
-        for name in given.names:
-            if len(given.get_all_field_indices(name)) > 1:
-                raise SchemaMismatchError(
-                    f"Column {name!r} appears twice in the data.",
-                    hint="Drop or rename one of them.",
-                )
+        given_types = dict(zip(given.names, given.types, strict=True))
+        if len(given_types) < len(given.names):
+            name = next(name for name, count in Counter(given.names).items() if count > 1)
+            raise SchemaMismatchError(
+                f"Column {name!r} appears twice in the data.",
+                hint="Drop or rename one of them.",
+            )
         schema = descriptor.schema
         self._fields: tuple[Field, ...] = schema.fields
         self._others: tuple[str, ...] = ()
         if is_partial:
-            self._fields = tuple(field for field in schema if field.name in given.names)
-            self._others = tuple(name for name in given.names if name not in schema)
+            self._fields = tuple(field for field in schema if field.name in given_types)
+            self._others = tuple(name for name in given_types if name not in schema)
             _check_plain(self._others)
         else:
-            check_columns(tuple(given.names), descriptor)
+            check_columns(tuple(given_types), descriptor)
         # Types of the columns, with declared ones in place of null types.
         self._given: dict[str, pa.DataType] = {}
         fields = []
         for field in self._fields:
-            if field.name in given.names:
-                kind = _with_types_for_nulls(given.field(field.name).type, field.type)
+            if field.name in given_types:
+                kind = _with_types_for_nulls(given_types[field.name], field.type)
                 have = type_from_arrow(kind, place=field.name, strict_names=False)
                 if is_partial:
                     field = replace(field, type=narrowed(field.type, have))

@@ -41,8 +41,9 @@ def column_of(sides: Pairs, name: str) -> pa.Array:
     side, _, path = name.partition(".")
     batch = sides[Side(side)]
     root, *inner = path.split(".")
-    if path in batch.schema.names:
-        return batch.column(path)
+    position = batch.schema.get_field_index(path)
+    if position >= 0:
+        return batch.column(position)
     column = batch.column(root)
     return pc.struct_field(column, inner)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,7 @@ from lakebed.arrow.fragments import assembled, filesystem_for, grouped, names_in
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.pushed import fields_of, shallow, weaker_predicate
 from lakebed.arrow.scan import count, output_schema, scan
-from lakebed.errors import InvalidInputError
+from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.lineage import simplify
 from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, map_leaves, roots_of
@@ -62,12 +62,14 @@ class _Rows:
         chosen: Plan of one version.
         names: Visible columns.
         filters: Filters that were added by pyarrow's own `filter`.
+        failures: Receives the errors of reads, which an engine in between turns into texts.
     """
 
     store: Store
     chosen: ScanPlan
     names: tuple[str, ...]
     filters: tuple[pc.Expression, ...] = ()
+    failures: list[LakebedError] = field(default_factory=list)
 
     @property
     def residual(self) -> Predicate:
@@ -176,7 +178,9 @@ class _Rows:
         condition = _joined(filters)
         schema = empty.scanner(columns=wanted, filter=condition).projected_schema
         counted = self._needed((), filters)
-        return PlannedScanner(self.store, chosen, needed, counted, wanted, condition, schema)
+        return PlannedScanner(
+            self.store, chosen, needed, counted, wanted, condition, schema, self.failures
+        )
 
     def _needed(self, columns: Any, filters: Sequence[pc.Expression]) -> list[str]:
         """Return the columns to read for the requested ones and for filters."""
@@ -205,6 +209,7 @@ class PlannedScanner:
         columns: Any,
         condition: pc.Expression | None,
         schema: pa.Schema,
+        failures: list[LakebedError],
     ) -> None:
         """Use `PlannedDataset.scanner` instead.
 
@@ -216,7 +221,9 @@ class PlannedScanner:
             columns: Columns to give, by name, or expressions by name.
             condition: Further filter; None for none.
             schema: Schema of the columns to give.
+            failures: Receives the errors of reads.
         """
+        self._failures = failures
         self._store = store
         self._chosen = chosen
         self._needed = needed
@@ -232,6 +239,13 @@ class PlannedScanner:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
+        try:
+            yield from self._read_batches()
+        except LakebedError as exc:
+            self._failures.append(exc)
+            raise
+
+    def _read_batches(self) -> Iterator[pa.RecordBatch]:
         is_plain = not isinstance(self._columns, Mapping)
         with scan(self._store, self._chosen, self._needed) as batches:
             for batch in batches:
@@ -293,6 +307,11 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         elif rows.is_renamed:
             # Their columns have other names than those of the view.
             self._scan_options = {"filter": to_arrow_expression(TRUE, {})}
+
+    @property
+    def failures(self) -> Sequence[LakebedError]:
+        """Errors of reads, which an engine in between turns into texts."""
+        return self._rows.failures
 
     @property
     def schema(self) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -71,10 +72,10 @@ def _check_columns(names: tuple[str, ...]) -> None:
             "The argument columns names no column.",
             hint="Name at least one, or leave it out for all fields; `count` counts rows.",
         )
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise SchemaMismatchError(
-                f"The argument columns names {name!r} {names.count(name)} times.",
+                f"The argument columns names {name!r} {count} times.",
                 hint="Name each column once.",
             )
 

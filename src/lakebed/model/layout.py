@@ -19,6 +19,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.footprint import types_of as footprint_types
@@ -245,6 +246,10 @@ class Naming:
         return bare.isascii() and ADOPTED_PREFIX not in bare
 
 
+def _unset() -> Any:
+    return field(default=None, init=False, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The facts needed to find and read any data file of a dataset. They are sent to Spark tasks.
@@ -270,6 +275,9 @@ class Layout:
     is_ours: bool
     has_former_levels: bool = False
     footprint: tuple[str, ...] = ()
+    # Computed once: loops over columns ask for them, and there may be 10,000 columns.
+    _column_types: Mapping[str, Type] | None = _unset()
+    _partition_types: Mapping[str, Type] | None = _unset()
 
     @classmethod
     def of_ours(
@@ -302,10 +310,14 @@ class Layout:
         return self.naming.key(label)
 
     @property
-    def column_types(self) -> dict[str, Type]:
+    def column_types(self) -> Mapping[str, Type]:
         """All columns that can be read, with their types."""
-        fields = {field.name: field.type for field in self.descriptor.schema}
-        return {**fields, **self.partition_types, **footprint_types(self.footprint)}
+        if self._column_types is None:
+            fields = {field.name: field.type for field in self.descriptor.schema}
+            types = {**fields, **self.partition_types, **footprint_types(self.footprint)}
+            object.__setattr__(self, "_column_types", types)
+            return types
+        return self._column_types
 
     @property
     def file_column_types(self) -> dict[str, Type]:
@@ -334,15 +346,19 @@ class Layout:
         return {**dotted_types(self.descriptor.schema), **self.partition_types}
 
     @property
-    def partition_types(self) -> dict[str, Type]:
+    def partition_types(self) -> Mapping[str, Type]:
         """Directory levels in order, with their types."""
-        declared = self.descriptor.column_types
-        return {name: declared[name] for name in self.partition_keys}
+        if self._partition_types is None:
+            declared = self.descriptor.column_types
+            types = {name: declared[name] for name in self.partition_keys}
+            object.__setattr__(self, "_partition_types", types)
+            return types
+        return self._partition_types
 
     @property
     def partition_level_types(self) -> dict[str, Type]:
         """Directory levels of a partition: all except the batch."""
-        levels = self.partition_types
+        levels = dict(self.partition_types)
         if self.is_ours:
             levels.pop(BATCH_ID, None)
         return levels

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakebed.arrow.planned import planned_dataset
+from lakebed.arrow.planned import PlannedDataset, planned_dataset
 from lakebed.arrow.pushed import on_large_stack
 from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
+    LakebedError,
     MissingDependencyError,
     SchemaMismatchError,
 )
@@ -61,6 +62,7 @@ def ask(
         MissingDependencyError: DuckDB is not installed.
         InvalidInputError: It is not a single SELECT, it has too many levels, or DuckDB rejects it.
         DatasetNotFoundError: The query names a table that does not exist.
+        DamagedFileError: A data file is damaged.
     """
     if importlib.util.find_spec("duckdb") is None:
         raise MissingDependencyError.for_extra("duckdb", _EXTRA, "SQL")
@@ -102,7 +104,7 @@ def ask(
             unknown = [missing[name] for name in missing if f"name {name} " in str(exc)]
             raise unknown[0] if unknown else _refused(exc) from exc
         except duckdb.Error as exc:
-            raise _refused(exc) from exc
+            raise tables.find_failure() or _refused(exc) from exc
 
 
 class _QueryTables:
@@ -112,10 +114,15 @@ class _QueryTables:
         self.connection = connection
         self._open_table = open_table
         self._shown: dict[str, frozenset[str]] = {}
+        self._datasets: list[PlannedDataset] = []
 
     def register(self, name: str) -> None:
         """Make a table known by its name."""
         self._shown[name] = frozenset(self._register(name, ()))
+
+    def find_failure(self) -> LakebedError | None:
+        """Return the first error of a read, of which DuckDB reports the text alone."""
+        return next((failure for rows in self._datasets for failure in rows.failures), None)
 
     def show(self, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Give the tables columns of the footprint; return these by the names of the tables."""
@@ -128,6 +135,8 @@ class _QueryTables:
         import duckdb
 
         rows: Any = self._open_table(name, wanted)
+        if isinstance(rows, PlannedDataset):
+            self._datasets.append(rows)
         try:
             self.connection.register(name, rows)
         except duckdb.Error as exc:
@@ -195,7 +204,8 @@ def rows_of(view: View, wanted: Collection[str] = ()) -> object:
     chosen = view.plan()
     layout = chosen.layout
     columns = layout.table_columns
-    check_columns(view._source.name, {column: layout.column_types[column] for column in columns})
+    types = layout.column_types
+    check_columns(view._source.name, {column: types[column] for column in columns})
     if wanted:
         chosen = with_footprint(chosen.store, chosen, wanted)
         hidden = hidden_columns(columns)

@@ -209,7 +209,8 @@ def lake_part(
     columns = ("dataset", "finding", "command")
     yield _marked("attention", table("Needs attention", columns, found))
     if lake.failures:
-        yield _marked("not-read", table("Not read", ("dataset", "reason"), lake.failures))
+        reasons = [(name, whole_text(reason)) for name, reason in lake.failures]
+        yield _marked("not-read", table("Not read", ("dataset", "reason"), reasons))
     yield _marked("datasets", _datasets(lake.datasets, link))
     if lake.runs:
         caption = f"The newest {counted(len(lake.runs), 'run')} of pipelines"
@@ -336,7 +337,7 @@ def rows_part(of: str, read: ShownRows | str | None) -> Markup | None:
     if read is None:
         return None
     if isinstance(read, str):
-        return element("p", f"The rows cannot be read: {read}", class_="note")
+        return element("p", whole_text(f"The rows cannot be read: {read}"), class_="note")
     parts = [table_of(read.rows, f"First rows of {of}: {caption_of(read)}")]
     left_out = len(read.plan.layout.descriptor.schema.names) - read.rows.num_columns
     if left_out > 0:

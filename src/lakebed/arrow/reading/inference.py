@@ -781,7 +781,7 @@ class _Node:
         waiting = [self]
         while waiting:
             node = waiting.pop()
-            names |= node.fields.keys()
+            names.update(node.fields)  # `|=` with a view of keys would copy the set
             waiting += node.fields.values()
             waiting += [node.element] if node.element is not None else []
         return names
