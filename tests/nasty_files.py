@@ -1,10 +1,11 @@
 """Generated raw files with everything that files from outside have had: some rows fit, others do not."""
 
+import datetime as dt
 import gzip
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed import CsvOptions
 from lakebed.model.descriptor import DatasetDescriptor
@@ -70,6 +71,10 @@ GOOD = {
     "m": ["1.25", "0", "-1234567.89", "5.5"],
     "q": ["0.125", "0", "-0.5"],
 }
+FORMATS = [
+    *("%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d-%b-%Y", "%d %B %Y", "%d/%m/%Y %H:%M"),
+    *("%m/%d/%Y %I:%M:%S %p", "%d.%m.%Y %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%d/%m/%y"),
+]
 _LARGEST = str(int(1.7976931348623157e308))  # the digits of the largest double
 WILD = [
     *("", " ", "NA", "null", "NULL", "NaN", "nan", "Infinity", "-Infinity", "inf", "+1", "01"),
@@ -157,6 +162,7 @@ class _Generator:
         self._wild = chance.choice([0, 0.003, 0.02, 0.1, 0.4])  # share of what may not fit
         self._breaks = chance.choice([0, 0, 0, 0.03, 0.15])  # share of lines of an odd end
         self._changed = 0.0  # share of numbers that an exact notation rejects
+        self._notation = CsvOptions()
         self._focus = ""  # the only column that may not fit: the rows are whole otherwise
 
     def files(self) -> NastyFiles:
@@ -180,6 +186,8 @@ class _Generator:
             null_text=chance.choice(["", "NA", "null"]),
             exact=chance.random() < 0.4,
         )
+        if self._format == "csv" and chance.random() < 0.6:
+            csv = self._with_notation(csv, names)
         suffix = {"csv": "csv", "json": "json", "submissions": "tsv"}[self._format]
         if csv.exact and self._format == "csv":
             self._changed = chance.choice([0, 0.03, 0.2])
@@ -193,6 +201,52 @@ class _Generator:
             contents[name] = data
         unknown = chance.choice(["reject", "reject", "ignore", "keep"])
         return NastyFiles(descriptor=descriptor, csv=csv, unknown=unknown, contents=contents)
+
+    def _with_notation(self, csv: CsvOptions, names: Sequence[str]) -> CsvOptions:
+        """Return a notation with what inspections of files find."""
+        chance = self._chance
+        decimal, thousands = chance.choice([(".", "")] * 6 + [(",", "."), (".", ","), (",", "")])
+        self._notation = replace(
+            csv,
+            nulls=chance.choice([(), ("NA",), ("-", "NA", "null", "?")]),
+            ragged=chance.choice(["reject", "fill"]),
+            dates={
+                name: chance.choice(FORMATS)
+                for name in names
+                if name in "ytn" and chance.random() < 0.6
+            },
+            time_zone=chance.choice(["", "", "Europe/Berlin"]),
+            decimal=decimal,
+            thousands=thousands,
+        )
+        return self._notation
+
+    def _in_notation(self, name: str, text: str) -> str:
+        """Return a good text in another notation than the plain one."""
+        chance, csv = self._chance, self._notation
+        if csv.nulls and chance.random() < 0.1:
+            return chance.choice([*csv.nulls, f" {csv.nulls[0]} "] if self._wild else csv.nulls)
+        if name in csv.dates and chance.random() < 0.98:
+            format_, year = csv.dates[name], chance.choice([1000, 1969, 2024, 9999])
+            text = dt.datetime(
+                year,
+                chance.randint(1, 12),
+                chance.randint(1, 28),
+                chance.randint(0, 23),
+                chance.choice([0, 7, 59]),
+                chance.choice([0, 5, 59]),
+                chance.choice([0, 120_000, 7]),
+            ).strftime(format_)
+            if "." in format_ and chance.random() < 0.3:
+                text = text.rstrip("0")
+            if chance.random() < self._wild:
+                text = text.replace(chance.choice(" 0123456789"), chance.choice(" 0123456789x"), 1)
+            return text
+        if name in "dfmq" and chance.random() < 0.8:
+            text = text.replace(".", csv.decimal)
+        if name in "lidm" and csv.thousands and chance.random() < 0.2:
+            text = chance.choice(["1{}234", "-12{}345{}678", "1{}23"]).format(*[csv.thousands] * 2)
+        return text
 
     def _field(self, name: str, kind: Type) -> Field:
         chance = self._chance
@@ -215,7 +269,8 @@ class _Generator:
             return chance.choice(CHANGED[name])
         if chance.random() < wild:
             return chance.choice(EDGE[name] if name in EDGE and chance.random() < 0.5 else WILD)
-        return chance.choice(GOOD[name]) if chance.random() < 0.95 else ""
+        text = chance.choice(GOOD[name]) if chance.random() < 0.95 else ""
+        return self._in_notation(name, text) if self._notation != CsvOptions() else text
 
     def _csv_cell(self, text: str, delimiter: str, many_lines: float) -> str:
         chance = self._chance
@@ -252,7 +307,9 @@ class _Generator:
                 for name in names
             ]
             share = chance.random()
-            if share < wild * 0.2:
+            if csv.ragged == "fill" and chance.random() < 0.05:
+                row = chance.choice([row[:1], row[:-1], [*row, ""], [*row, " ", ""], [*row, '""']])
+            elif share < wild * 0.2:
                 row = row[:-1]
                 if row and chance.random() < 0.3:
                     row[0] += "\udcff"  # not UTF-8, in a row that lacks a cell

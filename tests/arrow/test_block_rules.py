@@ -100,6 +100,93 @@ CASES = {
     ),
 }
 
+# The same with a notation of CSV: fields, rule for others, notation, content.
+NOTATIONS = {
+    "words in texts": (
+        "s l",
+        "reject",
+        {"nulls": ("NA",)},
+        b's,l\na,NA\nNA,1\n,2\n"NA",x\n"",NA\n',
+    ),
+    "words in quotes": (
+        "l t b",
+        "reject",
+        {"nulls": ("NA",)},
+        b'l,t,b\n"NA",NA,"NA"\n1,"NA",NA\n NA ,x,\n',
+    ),
+    "words for required cells": ("l! s", "reject", {"nulls": ("-",)}, b"l,s\n1,-\n-,a\n2,b\n"),
+    "words and a null text": (
+        "s l",
+        "reject",
+        {"nulls": ("NA",), "null_text": "none"},
+        b"s,l\nnone,NA\nNA,none\nx,\n",
+    ),
+    "words in unknown columns": ("l", "ignore", {"nulls": ("NA",)}, b"l,more\n1,NA\nNA,\n2,a\n"),
+    "words in columns to keep": ("l", "keep", {"nulls": ("NA",)}, b"l,more\n1,NA\nNA,\n2,\n"),
+    "exact numbers beside words": (
+        "l d",
+        "reject",
+        {"nulls": ("NA",), "exact": True},
+        b"l,d\n1,NA\nNA,0.5\n007,1\n NA ,2\n3,1E5\n",
+    ),
+    "days of a format": (
+        "y s",
+        "reject",
+        {"dates": {"y": "%d.%m.%Y"}},
+        b"y,s\n01.02.2024,a\n1.2.2024,b\n30.02.2024,c\n2024-02-01,d\n,e\n01.02.0999,f\n",
+    ),
+    "times of a format": (
+        "t n",
+        "reject",
+        {"dates": {"t": "%d/%m/%Y %H:%M:%S", "n": "%Y%m%d"}},
+        b"t,n\n01/02/2024 03:04:05,20240201\n01/02/2024 03:04:60,20240201\n2024-01-01T00:00Z,1\n",
+    ),
+    "day of a time": (
+        "y t",
+        "reject",
+        {"dates": {"y": "%d/%m/%Y %H:%M", "t": "%d/%m/%Y"}},
+        b"y,t\n01/02/2024 03:04,01/02/2024\n2024-02-01,02/02/2024\n,29/02/2024\n",
+    ),
+    "local times": (
+        "t s",
+        "reject",
+        {"time_zone": "Europe/Berlin"},
+        b"t,s\n2024-01-01 00:00:00,a\n2024-03-31 02:30:00,b\n2024-10-27 02:30:00,c\n2024-01-01,d\n",
+    ),
+    "local times of a format": (
+        "t s",
+        "reject",
+        {"time_zone": "Europe/Berlin", "dates": {"t": "%d.%m.%Y %H:%M"}},
+        b"t,s\n01.01.2024 00:00,a\n31.03.2024 02:30,b\n27.10.2024 02:30,c\n1.1.2024 0:00,d\n",
+    ),
+    "decimal comma": (
+        "d m",
+        "reject",
+        {"decimal": ",", "thousands": ".", "delimiter": ";"},
+        b"d;m\n1,5;2,25\n1.234,5;1.234\n1.5;3\n12.34;4\n;5,125\n",
+    ),
+    "exact numbers with groups": (
+        "l d",
+        "reject",
+        {"thousands": " ", "exact": True},
+        b"l,d\n1 234,1 234.5\n007,1\n12 34,2\n5,0.12345678901234567890\n",
+    ),
+    "lines to fill": (
+        "s l",
+        "reject",
+        {"ragged": "fill"},
+        b's,l\na\nb,1,\nc,1,x\n"d",2\n"e\nf"\n"",3,""\n,,\ng,4\n',
+    ),
+    "lines to fill, required": ("s l!", "reject", {"ragged": "fill"}, b"s,l\na\nb,1,\nc,2\n"),
+    "lines to fill in one column": ("l", "reject", {"ragged": "fill"}, b"l\n1,\n\n2\n3,x\n"),
+    "mark before a line to fill": (
+        "s l",
+        "reject",
+        {"ragged": "fill"},
+        b"s,l\n" + MARK + b"a,1\n" + MARK + b"b\n" + MARK + b",x\nc,2\n",
+    ),
+}
+
 
 def fields_of(text: str) -> tuple[Field, ...]:
     types = FLAT | NESTED | {"document": FLAT["s"], "uuid": FLAT["s"]}
@@ -117,14 +204,34 @@ def test_every_cut_into_blocks_gives_what_lines_give(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_format, fields, unknown, content = CASES[name]
+    check_cuts(file_format, fields, unknown, CsvOptions(), content, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_every_cut_of_a_notation_gives_what_lines_give(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields, unknown, options, content = NOTATIONS[name]
+    check_cuts("csv", fields, unknown, CsvOptions(**options), content, tmp_path, monkeypatch)
+
+
+def check_cuts(
+    file_format: str,
+    fields: str,
+    unknown: str,
+    csv: CsvOptions,
+    content: bytes,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     suffix = {"csv": "csv", "json": "jsonl", "submissions": "tsv"}[file_format]
     given = NastyFiles(
         descriptor=DatasetDescriptor(schema=Schema(fields=fields_of(fields))),
-        csv=CsvOptions(),
+        csv=csv,
         unknown=unknown,
         contents={f"rows.{suffix}": content},
     )
-    (file,) = files_in(tmp_path, file_format, given)
+    (file,) = files_in(folder, file_format, given)
     expected = read_file(open_line_reader(file_format, given), file, refused_share=3)
 
     for scale in (1, 8):  # lines of objects are read in blocks of an eighth
@@ -133,3 +240,34 @@ def test_every_cut_into_blocks_gives_what_lines_give(
             monkeypatch.setattr("lakebed.arrow.reading.files.READ_BYTES", 1 + size % 7)
             found = read_file(open_block_reader(file_format, given), file, refused_share=3)
             assert found == expected, size
+
+
+@pytest.mark.parametrize(
+    ("options", "row"),
+    [
+        ({"nulls": ("NA",)}, b"NA,NA,2024-01-01T00:00:00Z,1.5"),
+        ({"dates": {"t": "%d/%m/%Y %H:%M"}}, b"1,a,1/2/2024 3:04,1.5"),
+        ({"dates": {"t": "%d.%m.%Y"}, "exact": True}, b"1,a,01.02.2024,1.5"),
+        ({"ragged": "fill"}, b"1,a,2024-01-01T00:00:00Z"),
+        ({"time_zone": "Europe/Berlin"}, b"1,a,2024-01-01 00:00:00,1.5"),
+        ({"decimal": ",", "delimiter": ";"}, b"1;a;2024-01-01T00:00:00Z;1,5"),
+    ],
+)
+def test_files_in_a_usual_notation_are_read_by_blocks(
+    options: dict, row: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    csv = CsvOptions(**options)
+    head = csv.delimiter.encode().join([b"l", b"s", b"t", b"d"])
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l s t d"))),
+        csv=csv,
+        unknown="reject",
+        contents={"rows.csv": b"\n".join([head, *[row] * 20, b""])},
+    )
+    (file,) = files_in(tmp_path, "csv", given)
+    monkeypatch.setattr("lakebed.arrow.reading.csv_blocks.grouped", lambda *_: pytest.fail("lines"))
+
+    read = read_file(open_block_reader("csv", given), file)
+
+    assert len(read.rows) == 20
+    assert read.rejects == []

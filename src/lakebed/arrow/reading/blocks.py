@@ -27,8 +27,9 @@ from lakebed.errors import InvalidInputError
 
 BLOCK_BYTES = 4 * 2**20  # measured: for CSV the size makes no difference from 512 KiB on
 NEWLINE = 10
-# Lines in question are read in groups of this size: an error costs the parse of one group.
-_LINES_IN_QUESTION = 32
+# Lines in question are read in groups of this size: an error costs the parse of one group. Where none
+# is refused, the next group is twice as large.
+_LINES_IN_QUESTION, _MOST_LINES_IN_QUESTION = 32, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +272,12 @@ def settle(
         lines = [(number, records.line(number)) for number in parsed.in_question]
         lines = [(number, line) for number, line in lines if not parser.is_blank(line.data)]
         accepted: list[_Accepted] = []
-        for start in range(0, len(lines), _LINES_IN_QUESTION):
-            yield from _read_lines(lines[start : start + _LINES_IN_QUESTION], parser, accepted)
+        start, count = 0, _LINES_IN_QUESTION
+        while start < len(lines):
+            rejects = _read_lines(lines[start : start + count], parser, accepted)
+            yield from rejects
+            start += count
+            count = _LINES_IN_QUESTION if rejects else min(2 * count, _MOST_LINES_IN_QUESTION)
         parsed = _merge(parsed, accepted)
     if parsed.rows.num_rows:
         yield ParsedChunk(parsed, records, parser)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import io
 import re
 import unicodedata
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from lakebed.arrow.reading.date_formats import iso_texts
 from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.texts import MAX_EXACT, kind_of_text
 from lakebed.common.shown import counted
@@ -223,7 +223,10 @@ def normalized(table: pa.Table, types: Mapping[str, Type], options: CsvOptions) 
 def as_csv(table: pa.Table) -> bytes:
     """Return texts as CSV with commas, without a header."""
     sink = io.BytesIO()
-    pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, delimiter=","))
+    # Of an empty chunk, Arrow 26 writes memory that it has not set.
+    table = table.combine_chunks()
+    if table.num_rows:
+        pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, delimiter=","))
     return sink.getvalue()
 
 
@@ -320,30 +323,3 @@ def plain_numbers(texts: pa.Array, decimal: str, thousands: str) -> pa.Array:
         texts = pc.if_else(is_foreign, pc.binary_join_element_wise("?", texts, ""), texts)
         texts = pc.replace_substring(texts, ",", ".", max_replacements=1)
     return texts
-
-
-def iso_texts(texts: pa.Array, format_: str) -> pa.Array:
-    """Return dates and times of a format in that of ISO 8601; others stay as they are."""
-    encoded = texts.dictionary_encode()
-    forms = [iso_text(text, format_) or text for text in encoded.dictionary.to_pylist()]
-    return pa.array(forms, pa.string()).take(encoded.indices)
-
-
-def iso_text(text: str, format_: str) -> str | None:
-    """Return a date or time of a format as ISO 8601; None if it is not of the format.
-
-    >>> iso_text("1.2.2024", "%d.%m.%Y"), iso_text("2024", "%d.%m.%Y")
-    ('2024-02-01', None)
-    """
-    try:
-        moment = dt.datetime.strptime(text, format_)
-    except ValueError:
-        return None
-    if moment.year < 1000:  # fewer digits than the format of dates has
-        return None
-    return moment.isoformat() if has_time(format_) else moment.date().isoformat()
-
-
-def has_time(format_: str) -> bool:
-    """Return whether a format of `strptime` has a time of the day."""
-    return re.search("%[HIMSTXRcfp]", format_) is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.reading.cells import iso_text
+from lakebed.arrow.reading.date_formats import iso_text
 from lakebed.arrow.reading.texts import (
     BOOLEANS,
     DATE_FORMATS,

@@ -20,7 +20,7 @@ from lakebed.arrow.reading.blocks import (
     newlines_of,
     settle,
 )
-from lakebed.arrow.reading.cells import changed_numbers
+from lakebed.arrow.reading.cells import changed_numbers, is_number, normalized
 from lakebed.arrow.reading.chunks import Chunk, Pack, Reject, grouped, is_blank, without_blanks
 from lakebed.arrow.reading.csv import (
     MAX_RECORD_BYTES,
@@ -40,13 +40,16 @@ from lakebed.arrow.reading.csv_texts import (
     ends_of_records,
     has_plain_form,
     is_utf8,
+    values_of_dates,
 )
 from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.files import Line, RawFile
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
-from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.schema import TEXT, Decimal, Kind, Primitive, Type
+
+_DATES = {Primitive(Kind.DATE), Primitive(Kind.TIMESTAMP), Primitive(Kind.TIMESTAMP_NTZ)}
 
 
 class CsvBlockReader(CsvReader):
@@ -261,9 +264,16 @@ class _BlockParser(CsvParser):
         super().__init__(*args)
         self._separator = self._options.delimiter.encode()
         self._ragged: list[int] = []
-        if self._exact:  # the text of a number decides whether its type holds it
-            types = dict(self._converting.column_types) | dict.fromkeys(self._exact, pa.string())
-            self._converting = conversions(types, self._options)
+        # The text of a number decides whether its type holds it; the parser knows other notations
+        # of numbers and dates as texts alone.
+        self._noted = {name for name, kind in self._types.items() if self._has_notation(name, kind)}
+        by_text = self._noted | self._exact.keys()
+        types = dict(self._converting.column_types) | dict.fromkeys(by_text, pa.string())
+        known_texts = (name for name, kind in self._types.items() if kind == TEXT)
+        self._texts_alone = [*self._others, *known_texts]
+        words = [*self._converting.null_values, *self._options.nulls]
+        self._converting = conversions(types, self._options)
+        self._converting.null_values = words
         self._splitting = pacsv.ParseOptions(
             delimiter=self._options.delimiter,
             newlines_in_values=True,
@@ -272,10 +282,16 @@ class _BlockParser(CsvParser):
         )
         self._as_text = pacsv.ConvertOptions(
             column_types=dict.fromkeys(self._names, pa.string()),
-            null_values=self._converting.null_values,
+            null_values=["", self._options.null_text],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
+
+    def _has_notation(self, name: str, kind: Type) -> bool:
+        options = self._options
+        if isinstance(kind, Decimal) or is_number(kind):
+            return options.decimal != "." or bool(options.thousands)
+        return name in options.dates and kind in _DATES
 
     @property
     def names(self) -> list[str]:
@@ -374,10 +390,23 @@ class _BlockParser(CsvParser):
         text = open_text(data)
         return pacsv.read_csv(text, self._reading, self._splitting, converting).combine_chunks()
 
+    def _typed_table_of(self, data: bytes) -> pa.Table:
+        """Return the cells of a block, typed where the parser knows the type."""
+        table = self._table_of(data, self._converting)
+        # The parser takes words for nulls in all columns, but in texts they are texts.
+        hidden = [name for name in self._texts_alone if table.column(name).null_count]
+        if self._options.nulls and hidden:
+            again = conversions(dict.fromkeys(hidden, pa.string()), self._options)
+            again.include_columns = hidden
+            texts = self._table_of(data, again)
+            for name in hidden:
+                table = table.set_column(self._names.index(name), name, texts.column(name))
+        return table
+
     def _read_typed(self, data: bytes) -> _Cells | None:
         """Return the rows of a block; None if a text is not of its type."""
         try:
-            table = self._table_of(data, self._converting)
+            table = self._typed_table_of(data)
             columns = [self._typed(table, name) for name in self._known]
             rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
         except (pa.ArrowException, SchemaMismatchError):
@@ -389,16 +418,24 @@ class _BlockParser(CsvParser):
 
     def _typed(self, table: pa.Table, name: str) -> pa.Array:
         column, kind = _only_chunk(table, name), self._types[name]
-        if name not in self._exact:
-            return values_from_csv(column, kind)
-        if changed_numbers(column, kind).any():
+        if name in self._noted:
+            format_ = self._options.dates.get(name, "")
+            values = values_of_dates(column, kind, format_, self._options.time_zone)
+            if values is not None:
+                return values
+            column = _only_chunk(normalized(table.select([name]), self._types, self._options), name)
+            if not has_plain_form(column, kind).all():
+                raise pa.ArrowInvalid("A text has another form.")
+        elif name not in self._exact:
+            return values_from_csv(column, kind, self._options.time_zone)
+        if name in self._exact and changed_numbers(column, kind).any():
             raise pa.ArrowInvalid("A number is not as its type writes it.")
-        return column.cast(type_to_arrow(kind))
+        return cast_texts(column, kind, self._options.time_zone)
 
     def _read_as_text(self, data: bytes) -> _Cells | None:
         """Return the rows whose texts have a plain form, and a mask of them."""
         try:
-            table = self._table_of(data, self._as_text)
+            table = normalized(self._table_of(data, self._as_text), self._types, self._options)
         except pa.ArrowException:
             return None
         is_good = np.ones(table.num_rows, bool)
@@ -415,7 +452,8 @@ class _BlockParser(CsvParser):
         kept = table.filter(pa.array(is_good)).combine_chunks()
         try:
             columns = [
-                cast_texts(_only_chunk(kept, name), self._types[name]) for name in self._known
+                cast_texts(_only_chunk(kept, name), self._types[name], self._options.time_zone)
+                for name in self._known
             ]
             rows = self._conformer.conform(pa.RecordBatch.from_arrays(columns, names=self._known))
         except (pa.ArrowException, SchemaMismatchError):

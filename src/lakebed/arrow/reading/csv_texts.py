@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.reading.blocks import NEWLINE, newlines_of
-from lakebed.arrow.reading.csv import to_timestamps
+from lakebed.arrow.reading.csv import moments_of, to_timestamps
+from lakebed.arrow.reading.date_formats import has_time, read_dates
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.schema import TEXT, Decimal, Kind, Primitive, Type
 
@@ -29,7 +30,7 @@ _PLAIN_FORMS: Mapping[Kind | int, str] = {
     Kind.FLOAT: _NUMBER,
     Kind.DOUBLE: _NUMBER,
     Kind.DATE: _DAY,
-    Kind.TIMESTAMP: f"{_DAY}[T ]{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?",
+    Kind.TIMESTAMP: f"{_DAY}([T ]{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?",
     Kind.TIMESTAMP_NTZ: f"{_DAY}[T ]{_CLOCK}",
 }
 _WITH_DAYS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
@@ -110,12 +111,31 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def cast_texts(texts: pa.Array, kind: Type) -> pa.Array:
+def cast_texts(texts: pa.Array, kind: Type, time_zone: str) -> pa.Array:
     """Return texts of a plain form as values.
 
     Raises:
-        pa.ArrowInvalid: A text is out of range.
+        pa.ArrowInvalid: A text is out of range, or the clock of the zone skips it.
     """
     if kind == Primitive(Kind.TIMESTAMP):
-        return to_timestamps(texts)
+        return to_timestamps(texts, time_zone)
     return texts.cast(type_to_arrow(kind))
+
+
+def values_of_dates(texts: pa.Array, kind: Type, format_: str, time_zone: str) -> pa.Array | None:
+    """Return texts of a format as values of a type of dates; None for another type or form.
+
+    Raises:
+        pa.ArrowInvalid: The clock of the zone skips a time.
+    """
+    if not format_ or not isinstance(kind, Primitive) or kind.kind not in _WITH_DAYS:
+        return None
+    values, is_read = read_dates(texts, format_)
+    if np.count_nonzero(is_read) != len(texts) - texts.null_count:
+        return None
+    if kind == Primitive(Kind.DATE):
+        return None if has_time(format_) else values
+    local = values.cast(pa.timestamp("us"))
+    if kind == Primitive(Kind.TIMESTAMP_NTZ):
+        return local
+    return moments_of(local, time_zone or "UTC")

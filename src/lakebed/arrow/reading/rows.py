@@ -71,7 +71,7 @@ def _open_plain(
 ) -> FormatReader:
     match format:
         case "csv":
-            open_csv = CsvBlockReader if csv.is_plain else CsvReader
+            open_csv = CsvBlockReader if csv.is_split_plainly else CsvReader
             return open_csv(descriptor, csv, unknown)
         case "json":
             return JsonReader(descriptor, unknown, json)
