@@ -7,7 +7,7 @@ import decimal
 import functools
 import itertools
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.conform import default_of
+from lakebed.arrow.document_layouts import FLOATS, TIMES, WHOLE, LayoutReader
 from lakebed.arrow.documents import BAD_JSON, from_json
 from lakebed.arrow.entities import check_field
 from lakebed.arrow.reasons import VALUE_ERRORS
@@ -34,9 +35,6 @@ from lakebed.model.schema import (
     Type,
 )
 
-_TIMES = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
-_WHOLE = {Kind.INT, Kind.LONG, Kind.UNSIGNED_LONG}
-_FLOATS = {Kind.FLOAT, Kind.DOUBLE}
 _FIRST_DAY, _LAST_DAY = dt.date(1, 1, 1), dt.date(9999, 12, 31)  # the years of Python
 
 
@@ -96,9 +94,30 @@ class ColumnReader:
         self._fields = tuple(fields)
         self._others = tuple(others)
         self._is_closed = is_closed
+        self._layouts: dict[bool, LayoutReader] = {}
         document = _class_of(fields, is_closed=is_closed, others=self._others)
         # Floats become decimals only where a member is of any type.
         self._decode = msgspec.json.Decoder(document, float_hook=decimal.Decimal).decode
+
+    def read_lines(self, data: bytes) -> ReadColumns:
+        """Read documents that are lines, each with its newline."""
+        if self._others:  # lines with further members have no layout
+            return self.read(data.split(b"\n")[:-1])
+        return read_by_layouts(data, self.layout_reader(), self.read)
+
+    def layout_reader(self, *, has_keys: bool = False) -> LayoutReader:
+        """Return a reader for the lines that have a layout, a cached one if possible."""
+        reader = self._layouts.get(has_keys)
+        if reader is None:
+            defaults = [
+                None
+                if _is_required(member)
+                else _to_column([_default_of(member)], member, np.zeros(1, bool), is_open=False)
+                for member in self._fields
+            ]
+            reader = LayoutReader(self._fields, defaults, _times_of, has_keys=has_keys)
+            self._layouts[has_keys] = reader
+        return reader
 
     def read(self, documents: Sequence[bytes]) -> ReadColumns:
         """Read documents."""
@@ -127,6 +146,42 @@ class ColumnReader:
         return read.without(is_bad)
 
 
+def read_by_layouts(
+    data: bytes, layouts: LayoutReader, read: Callable[[Sequence[bytes]], ReadColumns]
+) -> ReadColumns:
+    """Read lines, each with its newline.
+
+    Args:
+        data: The lines.
+        layouts: Reads the lines that have a layout.
+        read: Reads all other lines, which come without their newlines.
+    """
+    parts, rest = layouts.read(data)
+    if not parts:
+        return read(data.split(b"\n")[:-1])
+    if not len(rest) and len(parts) == 1:
+        return ReadColumns(columns=parts[0].columns, numbers=None, in_question=[], others={})
+    numbers = [part.numbers for part in parts]
+    columns = [part.columns for part in parts]
+    in_question: list[int] = []
+    if len(rest):
+        lines = data.split(b"\n")
+        others = read([lines[number] for number in rest.tolist()])
+        columns.append(others.columns)
+        numbers.append(rest if others.numbers is None else rest[others.numbers])
+        in_question = rest[others.in_question].tolist()
+    all_numbers = np.concatenate(numbers)
+    order = np.argsort(all_numbers, kind="stable")
+    return ReadColumns(
+        columns=[
+            pa.concat_arrays(pieces).take(pa.array(order)) for pieces in zip(*columns, strict=True)
+        ],
+        numbers=all_numbers[order] if in_question else None,
+        in_question=in_question,
+        others={},
+    )
+
+
 def column_reader(fields: tuple[Field, ...], *, is_closed: bool) -> ColumnReader:
     """Return a reader of these fields, a cached one if possible; see `ColumnReader`."""
     return _cached_reader(fields, repr(fields), is_closed)
@@ -153,8 +208,8 @@ def _class_of(fields: Sequence[Field], *, is_closed: bool, others: Sequence[str]
         type_ = _type_of(member.type, is_closed=is_closed)
         if member.nullable and type_ is not Any:
             type_ = type_ | None
-        is_required = not member.nullable and member.default is MISSING
-        members.append((f"f{i}", type_, *(() if is_required else (_default_of(member),))))
+        default = () if _is_required(member) else (_default_of(member),)
+        members.append((f"f{i}", type_, *default))
     members += [(f"f{i}", Any, None) for i in range(len(fields), len(fields) + len(others))]
     names = [*(member.name for member in fields), *others]
     # Members get names of our own: a field may be called like a keyword of Python.
@@ -168,6 +223,10 @@ def _class_of(fields: Sequence[Field], *, is_closed: bool, others: Sequence[str]
     )
 
 
+def _is_required(member: Field) -> bool:
+    return not member.nullable and member.default is MISSING
+
+
 def _default_of(member: Field) -> Any:
     """Return the default of a member, in the form that JSON has."""
     default = default_of(member)
@@ -177,13 +236,13 @@ def _default_of(member: Field) -> Any:
 def _type_of(kind: Type, *, is_closed: bool) -> Any:
     """Return the type of JSON values that the decoder checks; `Any` where a conversion follows."""
     match kind:
-        case Primitive(kind=kind_) if kind_ in _FLOATS:
+        case Primitive(kind=kind_) if kind_ in FLOATS:
             return float
-        case Primitive(kind=kind_) if kind_ in _WHOLE:
+        case Primitive(kind=kind_) if kind_ in WHOLE:
             return int
         case Primitive(kind=Kind.BOOLEAN):
             return bool
-        case Primitive(kind=kind_) if kind_ is Kind.STRING or kind_ in _TIMES:
+        case Primitive(kind=kind_) if kind_ is Kind.STRING or kind_ in TIMES:
             return str
         case ListOf(element, nullable):
             return list[_part_of(element, is_nullable=nullable, is_closed=is_closed)]  # type: ignore[misc]  # made at run time
@@ -231,7 +290,7 @@ def _array_of(values: Sequence[Any], kind: Type) -> pa.Array | None:
     """Return decoded values as an array; None, or an error, where each needs a look."""
     arrow_type = type_to_arrow(kind)
     match kind:
-        case Primitive(kind=kind_) if kind_ in _TIMES:
+        case Primitive(kind=kind_) if kind_ in TIMES:
             return _times_of(pa.array(values, pa.string()), arrow_type)
         case Primitive(kind=kind_) if kind_ is not Kind.BYTES:
             array = pa.array(values, arrow_type)

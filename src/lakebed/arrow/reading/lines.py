@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.arrow.document_columns import ColumnReader, column_reader
+from lakebed.arrow.document_columns import (
+    ColumnReader,
+    ReadColumns,
+    column_reader,
+    read_by_layouts,
+)
 from lakebed.arrow.documents import (
     at_row,
     decode_object,
@@ -53,7 +59,7 @@ from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 
-_BLOCKS = 8  # a block of text: measured, the objects of larger ones leave the caches
+_BLOCKS = 4  # a block of text: measured, the positions and objects of larger ones leave the caches
 _MOST_OTHERS = 256  # further members that are read with the fields
 _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 
@@ -78,8 +84,8 @@ class JsonReader(FormatReader):
     def pack(self, texts: Sequence[bytes]) -> Pack | None:
         """Return the rows of small files; see `FormatReader`."""
         columns = column_reader(self._descriptor.schema.fields, is_closed=True)
-        lines, line_counts = _lines_of(texts)
-        read = columns.read(lines)
+        data, line_counts = _lines_of(texts)
+        read = columns.read_lines(data)
         if read.in_question:
             return None
         rows = pa.RecordBatch.from_arrays(read.columns, schema=self._schema)
@@ -99,8 +105,7 @@ class JsonReader(FormatReader):
         source, others = BlockSource(file, divided_by=_BLOCKS), frozenset[str]()
         columns = column_reader(fields, is_closed=True)
         while (block := source.next()) is not None:
-            lines = block.data.split(b"\n")[:-1]
-            read = columns.read(lines)
+            read = columns.read_lines(block.data)
             if self._unknown == "keep" and others:  # only the reader by lines looks into the values
                 read = read.without(np.logical_or.reduce(list(read.others.values())))
             parsed = ParsedRows(
@@ -109,12 +114,13 @@ class JsonReader(FormatReader):
                 in_question=read.in_question,
                 left_out={name: mask for name, mask in read.others.items() if mask.any()},
             )
-            yield from settle(parsed, BlockRecords(block, lines=lines), parser)
+            records = BlockRecords(block)
+            yield from settle(parsed, records, parser)
             if block.after is not None:
                 yield unread(block.after)
             if self._unknown != "reject" and read.in_question and len(others) < _MOST_OTHERS:
-                questioned = (lines[number] for number in read.in_question[:_MOST_LOOKED_AT])
-                unknown = self._unknown_names(questioned) - others
+                numbers = read.in_question[:_MOST_LOOKED_AT]
+                unknown = self._unknown_names(records.line(n).data for n in numbers) - others
                 if unknown:
                     others |= frozenset(sorted(unknown)[: _MOST_OTHERS - len(others)])
                     columns = ColumnReader(fields, is_closed=True, others=sorted(others))
@@ -191,25 +197,37 @@ class SubmissionLinesReader(FormatReader):
         parser = LineParser(parse=self.parse, is_cut=is_cut_line, is_blank=is_blank)
         source = BlockSource(file, divided_by=_BLOCKS)
         while (block := source.next()) is not None:
-            lines = block.data.split(b"\n")[:-1]
-            parsed = self._read(lines)
-            yield from settle(parsed, BlockRecords(block, lines=lines), parser)
+            parsed = self._read(block.data)
+            yield from settle(parsed, BlockRecords(block), parser)
             if block.after is not None:
                 yield unread(block.after)
 
     def pack(self, texts: Sequence[bytes]) -> Pack | None:
         """Return the rows of small files; see `FormatReader`."""
-        lines, line_counts = _lines_of(texts)
-        parsed = self._read(lines)
+        data, line_counts = _lines_of(texts)
+        parsed = self._read(data)
         if parsed.in_question:
             return None
         return Pack(rows=parsed.rows, row_counts=line_counts, is_derived=parsed.is_derived)
 
-    def _read(self, lines: Sequence[bytes]) -> ParsedRows:
+    def _read(self, data: bytes) -> ParsedRows:
+        fields = self._fields.document_fields
+        layouts = column_reader(fields, is_closed=False).layout_reader(has_keys=True)
+        read = read_by_layouts(data, layouts, self._read_lines)
+        names = [*(member.name for member in fields), UUID, DOCUMENT]
+        columns = dict(zip(names, read.columns, strict=True))
+        return ParsedRows(
+            rows=pa.RecordBatch.from_pydict({name: columns[name] for name in self._names}),
+            records=read.numbers,
+            in_question=read.in_question,
+            is_derived=True,
+        )
+
+    def _read_lines(self, lines: Sequence[bytes]) -> ReadColumns:
+        """Return the columns of the documents, then the uuids and the documents."""
         pairs = [line.removesuffix(b"\r").partition(b"\t") for line in lines]
         documents = [document for _, _, document in pairs]
-        fields = self._fields.document_fields
-        read = column_reader(fields, is_closed=False).read(documents)
+        read = column_reader(self._fields.document_fields, is_closed=False).read(documents)
         try:
             uuids, texts = (pa.array([pair[i] for pair in pairs], pa.binary()) for i in (0, 2))
             uuids, texts = uuids.cast(pa.string()), texts.cast(pa.string())
@@ -221,19 +239,10 @@ class SubmissionLinesReader(FormatReader):
         if read.numbers is not None:
             numbers = pa.array(read.numbers)
             uuids, texts, is_broken = (column.take(numbers) for column in (uuids, texts, is_broken))
-        is_good = pc.invert(is_broken)
-        read = read.without(is_broken.to_numpy(zero_copy_only=False))
-        columns = dict(zip((field.name for field in fields), read.columns, strict=True))
-        columns[UUID] = uuids.filter(is_good)
-        columns[DOCUMENT] = texts.filter(is_good)
-        if pc.any(pc.match_substring(columns[DOCUMENT], "\r")).as_py():
-            columns[DOCUMENT] = pc.replace_substring(columns[DOCUMENT], "\r", " ")
-        return ParsedRows(
-            rows=pa.RecordBatch.from_pydict({name: columns[name] for name in self._names}),
-            records=read.numbers,
-            in_question=read.in_question,
-            is_derived=True,
-        )
+        if pc.any(pc.match_substring(texts, "\r")).as_py():
+            texts = pc.replace_substring(texts, "\r", " ")
+        whole = replace(read, columns=[*read.columns, uuids, texts])
+        return whole.without(is_broken.to_numpy(zero_copy_only=False))
 
     def census(self, file: RawFile) -> Census:
         """Return the contents of document fields that the dataset lacks."""
@@ -248,17 +257,15 @@ class SubmissionLinesReader(FormatReader):
         return with_document_fields(batch, self._fields).select(self._names), Ignored()
 
 
-def _lines_of(texts: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
-    """Return the lines of some files, and how many each has."""
-    lines: list[bytes] = []
+def _lines_of(texts: Sequence[bytes]) -> tuple[bytes, list[int]]:
+    """Return the lines of some files, each with its newline, and how many each file has."""
+    parts: list[bytes] = []
     counts = []
     for text in texts:
-        parts = text.split(b"\n")
-        if not parts[-1]:
-            parts.pop()
-        lines += parts
-        counts.append(len(parts))
-    return lines, counts
+        is_open = bool(text) and not text.endswith(b"\n")
+        parts += (text, b"\n") if is_open else (text,)
+        counts.append(text.count(b"\n") + is_open)
+    return b"".join(parts), counts
 
 
 def json_documents(file: RawFile, options: JsonOptions) -> Iterator[dict[str, Any]]:
