@@ -94,6 +94,18 @@ def test_entity_of_no_known_form_is_refused(item: object) -> None:
         rows_of([{"k": "a", "n": 1}, item])
 
 
+def test_frame_of_an_unknown_library_is_refused_with_how_to_convert_it() -> None:
+    class Frame:
+        columns = ("k", "n")
+
+        def __iter__(self):
+            return iter(self.columns)
+
+    with pytest.raises(InvalidInputError, match="'k'") as caught:
+        rows_of(Frame())
+    assert "compute()" in caught.value.hint
+
+
 def test_stream_of_batches_is_not_gathered() -> None:
     taken = []
 

@@ -374,9 +374,15 @@ def as_mapping(entity: object) -> Mapping[str, Any]:
     """
     fields = fields_of(entity)
     if fields is None:
+        hint = "Give dicts, dataclass instances, or other objects with public attributes."
+        if isinstance(entity, str):
+            hint += (
+                " If the text is the name of a column, the data is a frame of another library: "
+                "convert it, such as by compute(), to_arrow() or to_pandas()."
+            )
         raise InvalidInputError(
             f"Cannot read an entity of type {type(entity).__name__}: {str(entity)[:80]!r}.",
-            hint="Give dicts, dataclass instances, or other objects with public attributes.",
+            hint=hint,
         )
     return fields
 
