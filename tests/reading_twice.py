@@ -109,6 +109,15 @@ def read_file(reader: FormatReader, file: RawFile, refused_share: int = 0) -> Re
     )
 
 
+def check_file(reader: FormatReader, file: RawFile) -> str:
+    """Return the error of the check of a file; empty without one."""
+    try:
+        reader.check(file)
+    except LakebedError as exc:
+        return f"{type(exc).__name__}: {exc.message}"
+    return ""
+
+
 def _settled(chunk: Chunk, share: int) -> Iterator[Reject | tuple[pa.RecordBatch, Ignored]]:
     waiting = [chunk]
     while waiting:

@@ -11,7 +11,14 @@ from pathlib import Path
 import fastavro
 import pytest
 from nasty_files import FLAT, NESTED, NastyFiles, nasty_files
-from reading_twice import files_in, open_block_reader, open_line_reader, plain_rows, read_file
+from reading_twice import (
+    check_file,
+    files_in,
+    open_block_reader,
+    open_line_reader,
+    plain_rows,
+    read_file,
+)
 
 from lakebed import CsvOptions
 from lakebed.arrow.documents import is_cut_object
@@ -46,6 +53,7 @@ def check_seed(
         patch.setattr("lakebed.arrow.reading.blocks.BLOCK_BYTES", size)
         by_blocks = open_block_reader(file_format, given)
         for file, one in zip(files, expected, strict=True):
+            assert check_file(by_blocks, file) == check_file(by_lines, file), (seed, size)
             found = read_file(by_blocks, file, share)
             for part in ("error", "rejects", "rows", "schema", "ignored"):
                 assert getattr(found, part) == getattr(one, part), (seed, size, file.location, part)

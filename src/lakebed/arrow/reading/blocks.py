@@ -41,12 +41,18 @@ class Block:
         first_number: Number of the first line.
         is_open: True if the file ends in the last line, without a newline.
         after: A line with a problem that follows the lines; None without one.
+        line_count: Number of lines.
     """
 
     data: bytes
     first_number: int
     is_open: bool = False
     after: Line | None = None
+    line_count: int = -1
+
+    def __post_init__(self) -> None:
+        if self.line_count < 0:
+            object.__setattr__(self, "line_count", count_newlines(self.data))
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines, as the reader by lines has them."""
@@ -64,7 +70,13 @@ class Block:
             start: Position of the first byte to keep.
             line_count: Number of lines before it.
         """
-        return Block(self.data[start:], self.first_number + line_count, self.is_open, self.after)
+        return Block(
+            self.data[start:],
+            self.first_number + line_count,
+            self.is_open,
+            self.after,
+            self.line_count - line_count,
+        )
 
 
 class BlockSource:
@@ -98,16 +110,17 @@ class BlockSource:
         if self._is_in_line or not (end or self._is_over):
             return self._next_part_of_line(data)
         data, rest = (data, b"") if end == len(data) else (data[:end], data[end:])
-        self._number += count_newlines(data)
+        count = count_newlines(data)
+        self._number += count
         if not self._is_over:
             self._kept = rest
-            return Block(data, first)
+            return Block(data, first, line_count=count)
         self._kept = b""
         if self._damage:
             return Block(data, first, after=self._damaged(rest))
         if rest:
-            return Block(data + rest + b"\n", first, is_open=True)
-        return Block(data, first) if data else None
+            return Block(data + rest + b"\n", first, is_open=True, line_count=count + 1)
+        return Block(data, first, line_count=count) if data else None
 
     def _gather(self, goal_bytes: int) -> bytes:
         """Return about so many bytes, with a newline in them unless the line is too long."""
@@ -151,7 +164,7 @@ class BlockSource:
 
 def count_newlines(data: bytes) -> int:
     """Return the number of newlines."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == NEWLINE))
+    return data.count(b"\n")
 
 
 class BlockRecords:

@@ -72,6 +72,7 @@ class CsvReader(FormatReader):
         self._descriptor = descriptor
         self._options = options
         self._unknown = unknown
+        self._last_names: tuple[bytes | None, tuple[str, ...]] | None = None
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
@@ -83,6 +84,12 @@ class CsvReader(FormatReader):
 
     def _names(self, first: Line | None) -> tuple[str, ...]:
         """Return the column names of a file that begins with this line."""
+        line = None if first is None else first.data
+        if self._last_names is None or self._last_names[0] != line:  # files in a row have the same
+            self._last_names = line, self._names_in(first)
+        return self._last_names[1]
+
+    def _names_in(self, first: Line | None) -> tuple[str, ...]:
         cells = () if first is None else csv_cells(first.data, self._options)
         if self._options.has_header:
             names = header_names(cells, self._options)
@@ -468,13 +475,11 @@ def to_timestamps(column: pa.Array, time_zone: str = "") -> pa.Array:
     # One cast reads a column of the same form, and takes a tenth of the time; one that fails takes as
     # long as all that follows, so the first text decides which of them is tried.
     with contextlib.suppress(pa.ArrowInvalid):
-        has_time = pc.match_substring(column, ":")
-        if not _is_castable(column.drop_null().slice(0, 1)):  # for the lack of a zone, it may be
-            is_day = pc.equal(pc.binary_length(column), pa.scalar(len("2024-01-01"), pa.int32()))
-            if pc.all(pc.or_(has_time, is_day)).as_py():
-                return moments_of(column.cast(pa.timestamp("us")), time_zone or "UTC")
-        elif pc.all(has_time).as_py() is not False:
-            return column.cast(_INSTANT)
+        if _is_castable(column.drop_null().slice(0, 1)):
+            if _are_times(column, or_days=False):
+                return column.cast(_INSTANT)
+        elif _are_times(column, or_days=True):  # perhaps without zones
+            return moments_of(column.cast(pa.timestamp("us")), time_zone or "UTC")
     text = pc.utf8_trim_whitespace(column)
     text = pc.replace_substring_regex(text, r" ?(UTC|GMT)$", "Z")
     has_time = pc.match_substring(text, ":")
@@ -484,6 +489,18 @@ def to_timestamps(column: pa.Array, time_zone: str = "") -> pa.Array:
         text = pc.if_else(has_zone, text, _in_utc(pc.if_else(has_zone, _NO_TEXT, text), time_zone))
     text = pc.if_else(has_zone, text, _with_end(text, "Z"))
     return text.cast(_INSTANT)
+
+
+def _are_times(column: pa.Array, *, or_days: bool) -> bool:
+    """Return whether all texts that a cast reads have more than the hour, or if allowed no time."""
+    sizes = pc.binary_length(column)
+    shortest = pc.min_max(sizes)["min"]
+    if shortest.is_valid and shortest.as_py() > len("2024-01-01T00+0000"):
+        return True
+    is_time = pc.match_substring(column, ":")
+    if or_days:
+        is_time = pc.or_(is_time, pc.equal(sizes, pa.scalar(len("2024-01-01"), pa.int32())))
+    return pc.all(is_time).as_py() is not False
 
 
 def _is_castable(texts: pa.Array) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,19 @@ from lakebed.arrow.reading.blocks import (
     BlockSource,
     LineParser,
     ParsedRows,
-    count_newlines,
     newlines_of,
     settle,
 )
 from lakebed.arrow.reading.cells import changed_numbers, is_number, normalized
-from lakebed.arrow.reading.chunks import Chunk, Pack, Reject, grouped, is_blank, without_blanks
+from lakebed.arrow.reading.chunks import (
+    Chunk,
+    Pack,
+    Reject,
+    grouped,
+    is_blank,
+    without_blanks,
+    without_mark,
+)
 from lakebed.arrow.reading.csv import (
     MAX_RECORD_BYTES,
     ROWS_PER_CHUNK,
@@ -43,7 +51,7 @@ from lakebed.arrow.reading.csv_texts import (
     values_of_dates,
 )
 from lakebed.arrow.reading.dialect import CsvOptions
-from lakebed.arrow.reading.files import Line, RawFile
+from lakebed.arrow.reading.files import DamageError, Line, RawFile, pieces_of
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -74,6 +82,17 @@ class CsvBlockReader(CsvReader):
             parser = _BlockParser(names, self._descriptor, self._options, self._unknown)
             self._parsers = {names: parser}  # files in a row have the same header
         return self._parsers[names]
+
+    def check(self, file: RawFile) -> None:
+        """Compare the file with the dataset; see `FormatReader`."""
+        pieces = pieces_of(file)
+        with contextlib.suppress(DamageError), contextlib.closing(pieces):
+            data = without_mark(next(pieces, b""))
+            end = data.find(b"\n")
+            if end >= 0 and not _is_odd_header(data[:end], self._options):
+                self._names(Line(1, data[:end]))
+                return
+        super().check(file)
 
     def pack(self, texts: Sequence[bytes]) -> Pack | None:
         """Return the rows of small files that begin with the same header; see `FormatReader`."""
@@ -191,7 +210,7 @@ def _texts_of(block: Block, names: Sequence[str], options: CsvOptions) -> pa.Tab
         table = split_plainly(data, names, options)
     except pa.ArrowException:
         return None
-    if table.num_rows != count_newlines(data):
+    if table.num_rows != block.line_count:
         return None
     if is_blank(separator) and table.num_rows:  # lines of delimiters alone are blank
         is_null = [column.is_null().to_numpy() for column in table.columns]
@@ -313,7 +332,7 @@ class _BlockParser(CsvParser):
         data = block.data
         if not _is_clean(block):
             return None
-        cells, line_count = self._read_typed(data), count_newlines(data)
+        cells, line_count = self._read_typed(data), block.line_count
         ends, used_bytes = None, len(data)
         # Each row ends at a newline outside of quotes. So if there are as many rows as newlines, every
         # line is a record, except for the last one, whose quote may be open.
@@ -331,7 +350,10 @@ class _BlockParser(CsvParser):
                 cells = self._read_typed(data[:used_bytes])
         if cells is None:
             cells = self._read_as_text(data[:used_bytes])
-        parsed = None if cells is None else self._place(cells, data[:used_bytes], ends)
+        record_count = line_count if ends is None else len(ends)
+        parsed = (
+            None if cells is None else self._place(cells, data[:used_bytes], ends, record_count)
+        )
         if parsed is None:
             return None
         return _ReadBlock(parsed=parsed, used_bytes=used_bytes, ends=ends)
@@ -352,14 +374,15 @@ class _BlockParser(CsvParser):
         rows = read.parsed.rows
         return Pack(rows=rows, row_counts=counts) if rows.num_rows == sum(counts) else None
 
-    def _place(self, cells: _Cells, data: bytes, ends: np.ndarray | None) -> ParsedRows | None:
+    def _place(
+        self, cells: _Cells, data: bytes, ends: np.ndarray | None, record_count: int
+    ) -> ParsedRows | None:
         """Return rows with the numbers of their records; None if some rows are not records."""
         left_out = {
             name: column.is_valid().to_numpy()
             for name, column in zip(cells.others.column_names, cells.others.columns, strict=True)
             if column.null_count < len(column)
         }
-        record_count = count_newlines(data) if ends is None else len(ends)
         numbers = np.arange(cells.count)
         if cells.count != record_count:
             if len(self._names) == 1:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -357,7 +357,14 @@ def _is_text(head: bytes) -> bool:
 
 
 def _codec_of(path: str) -> str | None:
-    return _CODEC_OF_SUFFIX.get(PurePosixPath(path.lower()).suffix)
+    return _CODEC_OF_SUFFIX.get(last_suffix(path.lower()))
+
+
+def last_suffix(location: str) -> str:
+    """Return the suffix of a path or URL, as `PurePosixPath` does, which takes ten times as long."""
+    name = location.rpartition("/")[2]
+    dot = name.rfind(".")
+    return name[dot:] if 0 < dot < len(name) - 1 else ""
 
 
 def codec_of(head: bytes) -> str | None:
@@ -543,7 +550,7 @@ def _found_files(
         base = _base_of(text)
         for file in found:
             above = levels_of(file.location, base) if levels and file.location != STDIN else {}
-            by_location.setdefault(file.location, replace(file, levels=above))
+            by_location.setdefault(file.location, replace(file, levels=above) if above else file)
     if may_be_empty and not by_location:
         return ()
     if not by_location:
@@ -688,7 +695,7 @@ def without_parents(path: str) -> str:
     >>> without_parents("/data/other/../in/a.jsonl")
     '/data/in/a.jsonl'
     """
-    if ".." not in Path(path).parts:
+    if ".." not in path or ".." not in Path(path).parts:
         return path
     plain = os.path.normpath(path)
     return plain if os.path.realpath(plain) == os.path.realpath(path) else path
@@ -843,7 +850,7 @@ def format_of(location: str) -> FileFormat | None:
 
 def without_codec(location: str) -> str:
     """Return a path or URL without the suffix of a compression."""
-    suffix = PurePosixPath(location).suffix
+    suffix = last_suffix(location)
     return location.removesuffix(suffix) if suffix.lower() in _CODEC_OF_SUFFIX else location
 
 
@@ -852,7 +859,7 @@ _ROTATED = re.compile(r"(?<=[a-z])[.-]\d[\d.\-_t:]*$")
 
 
 def _suffix_of(location: str) -> str:
-    return PurePosixPath(_ROTATED.sub("", without_codec(location.lower()))).suffix
+    return last_suffix(_ROTATED.sub("", without_codec(location.lower())))
 
 
 def common_format(files: Sequence[RawFile]) -> FileFormat:
@@ -1001,7 +1008,7 @@ class DamageError(Exception):
     """A compressed file does not decode from this point on."""
 
 
-def pieces_of(file: RawFile) -> Iterator[bytes]:
+def pieces_of(file: RawFile) -> Generator[bytes, None, None]:
     """Yield the bytes of a file that can be read before any damage, or before too many empty lines.
 
     Raises:

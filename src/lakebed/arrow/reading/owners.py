@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -65,7 +66,8 @@ def _owned(given: str, key: str, format_: TableFormat, home: str) -> InvalidInpu
 
 def keys_near(locations: Iterable[str]) -> Iterator[str]:
     """Yield the metadata of datasets and tables beside and above local files."""
-    homes = {home for location in locations for home in Path(location).parents}
+    folders = {Path(folder) for folder in set(map(os.path.dirname, locations))}
+    homes = folders.union(*(folder.parents for folder in folders))
     for home in sorted(homes):
         for pattern in (f"{DELTA_LOG}/*", f"{HUDI_FOLDER}/*", f"{ICEBERG_FOLDER}/*"):
             yield from (path.as_posix() for path in home.glob(pattern))

@@ -56,10 +56,14 @@ def as_written(
     """Return a file with the encoding and the line ends of its notation."""
     match format:
         case "csv":
-            return replace(file, encoding=csv.encoding, line_end=csv.line_end)
+            encoding, line_end = csv.encoding, csv.line_end
         case "json":
-            return replace(file, encoding=json.encoding)
-    return file
+            encoding, line_end = json.encoding, file.line_end
+        case _:
+            return file
+    if (encoding, line_end) == (file.encoding, file.line_end):
+        return file
+    return replace(file, encoding=encoding, line_end=line_end)
 
 
 def _open_plain(
