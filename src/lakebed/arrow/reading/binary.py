@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime as dt
+import functools
 import itertools
 import json
+import operator
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType, NoneType
+from types import MappingProxyType, ModuleType, NoneType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -32,7 +34,7 @@ from lakebed.arrow.entities import to_plain as as_plain_rows
 from lakebed.arrow.formats.parquet import is_of_spark, open_parquet, with_instants
 from lakebed.arrow.reading.census import Census, arrow_schema
 from lakebed.arrow.reading.chunks import Chunk, FormatReader, Reject
-from lakebed.arrow.reading.files import RawFile
+from lakebed.arrow.reading.files import STDIN, RawFile
 from lakebed.arrow.reading.unknown import (
     Ignored,
     Unknown,
@@ -49,7 +51,7 @@ from lakebed.model.avro import schema_from_avro
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import Kind, Primitive, Schema, without_limits
 
-_ROWS_PER_CHUNK = 4_096
+ROWS_PER_CHUNK = 4_096
 # Plain types, and those of their values as fastavro decodes them, which Arrow takes unchanged.
 _TYPES_OF_VALUES: dict[Kind, type] = {
     Kind.BOOLEAN: bool,
@@ -62,6 +64,15 @@ _TYPES_OF_VALUES: dict[Kind, type] = {
     Kind.DATE: dt.date,
     Kind.TIMESTAMP: dt.datetime,
 }
+# Logical types of Avro that are read as numbers, and the Arrow type of the numbers. Measured: Python
+# objects for them take a third of the time of the decoder.
+UNITS: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 class _RowChunk(Chunk):
@@ -262,15 +273,44 @@ class AvroRowsReader(FormatReader):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
         number = 1
+        if file.location != STDIN:  # it cannot be opened twice
+            with file.open_bytes() as stream:
+                numbered = _NumberedRows(stream, self._units_of)
+                for waiting in numbered.groups():
+                    yield self._chunk(waiting, number, numbered.schema, numbered.units)
+                    number += len(waiting)
+            if numbered.is_whole:
+                return
         with file.open_bytes() as stream:
             rows = _AvroRows(stream)
-            remaining = iter(rows)
-            while waiting := list(itertools.islice(remaining, _ROWS_PER_CHUNK)):
-                typed = self._typed_names(rows.schema)
-                yield _EntityChunk(waiting, number, self._descriptor, self._unknown, typed)
+            remaining = itertools.islice(rows, number - 1, None)
+            while waiting := list(itertools.islice(remaining, ROWS_PER_CHUNK)):
+                yield self._chunk(waiting, number, rows.schema, {})
                 number += len(waiting)
             if rows.damage is not None:
                 yield _rest_of_rows(number, rows.damage)
+
+    def _chunk(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        first: int,
+        document: Any,
+        units: Mapping[str, pa.DataType],
+    ) -> Chunk:
+        typed = self._typed_names(document)
+        return _EntityChunk(rows, first, self._descriptor, self._unknown, typed, units)
+
+    def _units_of(self, document: Any) -> dict[str, pa.DataType]:
+        """Return the units of the fields of a file that are read as numbers."""
+        if self._descriptor.format == "submissions":
+            return {}
+        typed = self._typed_names(document)
+        units = {
+            field["name"]: _unit_of(field["type"])
+            for field in document["fields"]
+            if field["name"] in typed
+        }
+        return {name: unit for name, unit in units.items() if unit is not None}
 
     def _typed_names(self, document: Any) -> frozenset[str]:
         """Return the fields of a file that have a plain type, which is the dataset's own.
@@ -353,6 +393,97 @@ class _AvroRows:
             self.damage = exc
 
 
+class _NumberedRows:
+    """The rows of a file as entities with numbers for times, as long as nothing is in question.
+
+    Attributes:
+        schema: The schema of the file, as Avro has it, once a row is read.
+        units: The units of the fields that are numbers.
+        is_whole: True if all rows of the file were read.
+    """
+
+    def __init__(self, stream: BinaryIO, units_of: Callable[[Any], dict[str, pa.DataType]]) -> None:
+        self.schema: Any = None
+        self.units: dict[str, pa.DataType] = {}
+        self.is_whole = False
+        self._stream = stream
+        self._units_of = units_of
+
+    def groups(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield rows in groups; stop before damage, a time that Python lacks, or rows without times."""
+        remaining = self._rows()
+        while True:
+            try:
+                waiting = list(itertools.islice(remaining, ROWS_PER_CHUNK))
+            except Exception:  # noqa: BLE001 - damaged bytes raise any exception
+                return
+            self.is_whole = not waiting and bool(self.units)
+            if not waiting or not self._are_times(waiting):
+                return
+            yield waiting
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        fastavro = _fastavro()
+        blocks = fastavro.block_reader(UncompressedAvro(self._stream))
+        self.schema = blocks.writer_schema
+        self.units = self._units_of(self.schema)
+        if not self.units:
+            return
+        as_numbers = fastavro.parse_schema(_with_numbers(self.schema, self.units))
+        for block in blocks:
+            block.writer_schema = as_numbers
+            yield from block
+
+    def _are_times(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        for name, unit in self.units.items():
+            numbers = [row[name] for row in rows if row[name] is not None]
+            if numbers:
+                lowest, highest = _numbers_of_python(unit)
+                if min(numbers) < lowest or max(numbers) > highest:
+                    return False
+        return True
+
+
+def _unit_of(document: Any) -> pa.DataType | None:
+    """Return the unit of a plain type of Avro, or of such a one or null; None if it is no time."""
+    branches = document if isinstance(document, list) else [document]
+    kind = next(branch for branch in branches if branch != "null")
+    return UNITS.get(kind.get("logicalType", "")) if isinstance(kind, Mapping) else None
+
+
+def _with_numbers(document: Any, units: Mapping[str, pa.DataType]) -> Any:
+    """Return a schema in which some fields are numbers."""
+
+    def plain(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return [plain(branch) for branch in kind]
+        return kind["type"] if isinstance(kind, Mapping) else kind
+
+    fields = [
+        {**field, "type": plain(field["type"])} if field["name"] in units else field
+        for field in document["fields"]
+    ]
+    return {**_without_marks(document), "fields": fields}
+
+
+def _time_of(number: int, unit: pa.DataType) -> dt.date:
+    """Return the day or the instant of a number, as fastavro does."""
+    if unit == pa.date32():
+        return _EPOCH.date() + dt.timedelta(days=number)
+    per_unit = 1_000 if unit.unit == "ms" else 1
+    return _EPOCH + dt.timedelta(microseconds=number * per_unit)
+
+
+@functools.cache
+def _numbers_of_python(unit: pa.DataType) -> tuple[int, int]:
+    """Return the first and the last number whose day or instant Python has."""
+    ends = [pa.scalar(dt.datetime.min, pa.timestamp("us")), pa.scalar(_LAST, pa.timestamp("us"))]
+    kind = unit if unit == pa.date32() else pa.timestamp(unit.unit)
+    width = pa.int32() if unit == pa.date32() else pa.int64()
+    first, last = (end.cast(kind, safe=False).cast(width).as_py() for end in ends)
+    return first, last
+
+
 def _as_text(value: Any) -> Any:
     """Return a value with its UUIDs as text, the type in datasets."""
     match value:
@@ -379,8 +510,10 @@ class _EntityChunk(Chunk):
         descriptor: DatasetDescriptor,
         unknown: Unknown,
         typed: frozenset[str] = frozenset(),
+        units: Mapping[str, pa.DataType] = MappingProxyType({}),
     ) -> None:
         self._typed = typed
+        self._units = units
         self._unknown = unknown
         self._entities = entities
         self._first = first
@@ -393,7 +526,7 @@ class _EntityChunk(Chunk):
         with contextlib.suppress(InvalidInputError, *VALUE_ERRORS):
             if self._typed and self._descriptor.format != "submissions":
                 return self._batch_by_columns()
-        entities = [_as_text(entity) for entity in self._entities]
+        entities = [_as_text(self._with_times(entity)) for entity in self._entities]
         if self._unknown == "reject":
             return entities_to_batch(entities, self._descriptor)
         fields = self._descriptor.schema.fields
@@ -409,10 +542,15 @@ class _EntityChunk(Chunk):
         for field in fields:
             if field.name in self._typed:
                 assert isinstance(field.type, Primitive)
-                values = [entity[field.name] for entity in self._entities]
-                if set(map(type, values)) - {_TYPES_OF_VALUES[field.type.kind], NoneType}:
+                values = list(map(operator.itemgetter(field.name), self._entities))
+                unit, arrow_type = self._units.get(field.name), type_to_arrow(field.type)
+                if unit is not None:
+                    width = pa.int32() if unit == pa.date32() else pa.int64()
+                    column = pa.array(values, width).cast(unit).cast(arrow_type)
+                elif set(map(type, values)) - {_TYPES_OF_VALUES[field.type.kind], NoneType}:
                     raise TypeError  # such as a UUID; the entities are looked at one by one
-                column = pa.array(values, type_to_arrow(field.type))
+                else:
+                    column = pa.array(values, arrow_type)
                 check_nulls(column, field.type, field.name, nullable=field.nullable)
             else:
                 default = default_of(field)
@@ -423,11 +561,21 @@ class _EntityChunk(Chunk):
 
     def part(self, start: int, end: int) -> Chunk:
         first, entities = self._first + start, self._entities[start:end]
-        return _EntityChunk(entities, first, self._descriptor, self._unknown, self._typed)
+        descriptor, unknown = self._descriptor, self._unknown
+        return _EntityChunk(entities, first, descriptor, unknown, self._typed, self._units)
+
+    def _with_times(self, entity: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an entity with Python's values for times."""
+        times = {
+            name: _time_of(entity[name], unit)
+            for name, unit in self._units.items()
+            if entity[name] is not None
+        }
+        return {**entity, **times}
 
     def reject(self, cause: InvalidInputError) -> Reject:
         (entity,) = self._entities
-        row = {name: _as_text(value) for name, value in entity.items()}
+        row = {name: _as_text(value) for name, value in self._with_times(entity).items()}
         return Reject(cause.message, self._first, _row_as_json(row), cause.hint, is_mismatch=True)
 
 
