@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import lakebed
-from lakebed.arrow.reading import files
+from lakebed.arrow.reading import files, sniffing
 from lakebed.cli.main import main
-from lakebed.errors import LakebedError, SchemaMismatchError
+from lakebed.errors import InvalidInputError, LakebedError, SchemaMismatchError
 
 ROW = {"json": b'{"n": 1}', "csv": b"n,m\n1,2", "submissions": b"id\t{}"}
 
@@ -79,3 +79,18 @@ def test_more_columns_than_any_table_has_are_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["import", f"{tmp_path}/lake/t", str(tmp_path / "a.csv")])
     assert result.exit_code != 0
     assert "at most 10,000" in result.output
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \r\n", b"\0"])
+def test_rows_after_many_blank_bytes_are_not_called_an_empty_file(
+    tmp_path: Path, blank: bytes
+) -> None:
+    path = tmp_path / "a.jsonl"
+    count = sniffing.SAMPLE_BYTES // len(blank) + 1
+
+    path.write_bytes(blank * count + b'{"n": 1}\n')
+    with pytest.raises(InvalidInputError, match=r"The first 262,144 bytes of .* are blank"):
+        lakebed.infer_schema(path)
+    path.write_bytes(blank * 1_000)
+    with pytest.raises(InvalidInputError, match="is empty: it has only blanks"):
+        lakebed.infer_schema(path)

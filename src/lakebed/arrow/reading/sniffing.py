@@ -243,6 +243,12 @@ def _recognized(
             )
         return Recognized(format=format_ or binary or "parquet")
     if not head.strip(b"\0 \t\r\n"):
+        if not is_whole:
+            raise InvalidInputError(
+                f"The first {len(head):,} bytes of {file.location} are blank, so its notation cannot be "
+                "recognized.",
+                hint="Remove the blank lines, or leave the file out.",
+            )
         raise _EmptyError(
             InvalidInputError(
                 f"{file.location} is empty{'' if not head else ': it has only blanks'}.",
