@@ -180,7 +180,7 @@ LINKED_CALLS: dict[str, Callable[[PosixStore, str, Path], object]] = {
     "stat": lambda store, key, _: store.stat(key),
     "open_input": lambda store, key, _: store.open_input(key).close(),
     "local_path": lambda store, key, _: store.local_path(key),
-    "local_paths": lambda store, key, _: store.local_paths([f"{key}-other", key]),
+    "local_paths": lambda store, key, _: store.local_paths(["d/z/b", f"{key}-other", key]),
     "create": lambda store, key, _: store.create(key, b"y"),
     "replace": lambda store, key, _: store.replace(key, b"y", if_match=content_etag(b"x")),
     "put": lambda store, key, _: store.put(key, b"y"),

@@ -179,9 +179,10 @@ def assembled(
 
     format_ = scanned_format()
     fragments = []
+    terms: dict[tuple[str, Scalar], pc.Expression] = {}
     for file, known in files:
         fragment = format_.make_fragment(
-            file.key, filesystem=filesystem, partition_expression=_constants(known, types)
+            file.key, filesystem=filesystem, partition_expression=_constants(known, types, terms)
         )
         if file.share is not None:
             with translating(name, lambda key=file.key: key):  # type: ignore[misc]  # mypy#12557
@@ -211,16 +212,33 @@ def _part_of(fragment: ds.ParquetFileFragment, share: Share) -> ds.ParquetFileFr
 
 
 def _constants(
-    values: Mapping[str, Scalar], types: Mapping[str, pa.DataType]
+    values: Mapping[str, Scalar],
+    types: Mapping[str, pa.DataType],
+    terms: dict[tuple[str, Scalar], pc.Expression],
 ) -> pc.Expression | None:
-    """Return an expression for the values that all rows of a file have; Arrow prunes by it."""
-    terms = [
-        pc.field(name).is_null()
-        if value is None
-        else pc.field(name) == pc.scalar(pa.scalar(value, types[name]))
-        for name, value in values.items()
-    ]
-    return join(operator.and_, terms) if terms else None
+    """Return an expression for the values that all rows of a file have; Arrow prunes by it.
+
+    Args:
+        values: The values by column.
+        types: Types of the columns.
+        terms: Expressions of other files, by column and value; receives new ones.
+    """
+    parts = []
+    for name, value in values.items():
+        # Other values may be equal without being the same, such as 0.0 and -0.0.
+        is_plain = isinstance(value, str | int)
+        term = terms.get((name, value)) if is_plain else None
+        if term is None:
+            field = pc.field(name)
+            term = (
+                field.is_null()
+                if value is None
+                else field == pc.scalar(pa.scalar(value, types[name]))
+            )
+            if is_plain:
+                terms[name, value] = term
+        parts.append(term)
+    return join(operator.and_, parts) if parts else None
 
 
 class _StoreHandler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow's classes are untyped

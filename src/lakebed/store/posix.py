@@ -153,20 +153,13 @@ class PosixStore(Store):
     def _local_paths(self, keys: Sequence[str]) -> list[str]:
         if self._links:
             return [self._begin + key for key in keys]
-        # Most files share a directory with others: it is looked at once.
+        # Most files share directories with others: each is looked at once.
         directories: set[str] = set()
-        paths = []
         for key in keys:
-            directory = key.rpartition("/")[0]
-            if directory in directories:
-                path = self._begin + key
-                if os.path.islink(path):
-                    raise _refused(path)
-            else:
-                path = self._path(key)
-                directories.add(directory)
-            paths.append(path)
-        return paths
+            link = self._find_link(key, directories)
+            if link is not None:
+                raise _refused(link)
+        return [self._begin + key for key in keys]
 
     def _path(self, key: str) -> str:
         """Return the path of an object that is read or written; a link on it is refused."""
@@ -327,14 +320,25 @@ class PosixStore(Store):
         finally:
             os.close(descriptor)
 
-    def _find_link(self, key: str) -> str | None:
-        """Return the symbolic link on the way from the root to a key; None without one."""
+    def _find_link(self, key: str, directories: set[str] | None = None) -> str | None:
+        """Return the symbolic link on the way from the root to a key; None without one.
+
+        Args:
+            key: The key.
+            directories: Directories that are no links, which are not looked at again; receives
+                the others on the way.
+        """
         # Texts: this is called for each read of a small object.
         text = self._begin + key
         begin = len(self._begin)
         while begin < len(text):
             end = text.find("/", begin)
             part = text if end == -1 else text[:end]
+            if directories is not None and end != -1:
+                if part in directories:
+                    begin = end + 1
+                    continue
+                directories.add(part)
             try:
                 if stat.S_ISLNK(os.lstat(part).st_mode):
                     return part

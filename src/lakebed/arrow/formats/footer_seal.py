@@ -20,7 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 _SEAL = b"LkbF"
-_SEAL_BYTES = len(_SEAL) + 4
+_CRC_BYTES = 4
+_SEAL_BYTES = len(_SEAL) + _CRC_BYTES
 _MAGIC = b"PAR1"
 _END_BYTES = 4 + len(_MAGIC)  # the length of the footer, and the magic
 TAIL_BYTES = 64 * 1024  # as many as Arrow reads first of a remote file
@@ -67,16 +68,16 @@ def verify_footer(read_tail: Callable[[int], bytes], size_bytes: int) -> tuple[b
         OSError: The footer differs from the seal.
     """
     tail = read_tail(min(size_bytes, TAIL_BYTES))
-    if tail[-len(_MAGIC) :] != _MAGIC:
+    if not tail.endswith(_MAGIC):
         return tail, False  # no Parquet: the reader reports what it is
     wanted = _SEAL_BYTES + _footer_bytes(tail) + _END_BYTES
     if len(tail) < wanted <= size_bytes:
         tail = read_tail(wanted)
     begin = len(tail) - wanted
-    if begin < 0 or tail[begin : begin + len(_SEAL)] != _SEAL:
+    if begin < 0 or not tail.startswith(_SEAL, begin):
         return tail, False
     footer = begin + _SEAL_BYTES
-    expected = int.from_bytes(tail[begin + len(_SEAL) : footer], "little")
+    expected = int.from_bytes(tail[footer - _CRC_BYTES : footer], "little")
     if zlib.crc32(memoryview(tail)[footer:]) != expected:
         raise OSError(FOOTER_DIFFERS)
     return tail, True
