@@ -2,6 +2,7 @@
 
 import datetime as dt
 import random
+import re
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ ODD_FORMATS = (
     *("%Y-%j", "%d/%m/%Y %p", "%d/%m/%Y %I", "%d/%m/%Y %I:%M%p", "%d/%m/%Y%%", "%d/%m/%Y  %H"),
     *("%Y-%m-%dT%H:%M:%S%z", "%B %Y %d", "%d.%m.%Y %H:%M:%S.%f Uhr", "%d,%m,%Y", "%m", ""),
 )
+ODD_PARTS = ("00", "12", "13", "23", "24", "29", "30", "31", "32", "59", "60", "61")
 LOCAL = ("2024-03-31 02:30", "2024-10-27 02:30:00", "1999-12-31", "2024-01-01 10:00:00.5", "10:00")
 SIGNS = "0123456789 /:-.apAPm\u0665é\n_T"
 
@@ -40,8 +42,12 @@ def texts_of(format_: str, seed: int) -> list[str | None]:
         if chance.random() < 0.3:
             at = chance.randint(0, len(text))
             text = text[:at] + chance.choice(SIGNS) + text[at + chance.randint(0, 1) :]
-        if chance.random() < 0.2:
-            text = text.replace("28", chance.choice(["29", "30", "31", "32", "00"]))
+        groups = list(re.finditer("[0-9]{2}", text))
+        if (
+            groups and chance.random() < 0.4
+        ):  # days, hours and seconds that no clock or calendar has
+            begin, end = chance.choice(groups).span()
+            text = text[:begin] + chance.choice(ODD_PARTS) + text[end:]
         if chance.random() < 0.1:
             text = text.lower()
         texts.append(text if chance.random() < 0.95 else None)

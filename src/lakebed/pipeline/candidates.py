@@ -248,7 +248,9 @@ def real_slots(slots: Iterable[str]) -> dict[str, str]:
         for slot in given
         if slot.startswith(FILE) and "://" not in slot
     }
-    folders = {folder: os.path.realpath(folder) for folder, _ in paths.values()}
+    folders = {
+        folder: os.path.realpath(folder) for folder in {folder for folder, _ in paths.values()}
+    }
     real = {
         slot: f"{FILE}{os.path.join(folders[folder], name)}"  # noqa: PTH118 - many, and text
         for slot, (folder, name) in paths.items()

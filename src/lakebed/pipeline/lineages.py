@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
-from pathlib import PurePosixPath
 
 from lakebed.arrow.reading.files import contents_of, reading, without_codec
 from lakebed.common.shown import counted
@@ -329,7 +328,7 @@ _EMPTY = RawContent(size_bytes=0, hash="")
 
 
 def _name(location: str) -> str:
-    return PurePosixPath(without_codec(location)).name
+    return without_codec(location).rpartition("/")[2]
 
 
 def base_name(location: str) -> str:
