@@ -454,7 +454,7 @@ def _show_check(output: Output, declared: Ingest, check: IngestCheck) -> None:
     output.record(record, facts={**shown, "changed": list(check.changed) or None})
 
 
-Setting = Callable[[str, object], str]
+Spelling = Callable[[str, object], str]
 """Returns how a rule of an ingest is given, such as `max_rejects` as 1."""
 
 
@@ -478,7 +478,7 @@ def as_key(key: str, value: object) -> str:
 
 
 def note_report(
-    output: Output, declared: Ingest, report: IngestReport, setting: Setting = as_option
+    output: Output, declared: Ingest, report: IngestReport, setting: Spelling = as_option
 ) -> None:
     """Note what a run replaced, left out and set aside, for a person."""
     if report.commit is None:
@@ -551,7 +551,7 @@ def _note_brought_back(output: Output, locations: Sequence[str]) -> None:
 
 
 def _note_left_out(
-    output: Output, left_out: Sequence[LeftOut], setting: Setting = as_option
+    output: Output, left_out: Sequence[LeftOut], setting: Spelling = as_option
 ) -> None:
     """Note the files that are not read, and why."""
     superseded = sum(entry.why == "superseded" for entry in left_out)

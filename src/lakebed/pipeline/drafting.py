@@ -521,7 +521,7 @@ def _name_of(path: str) -> str:
     """Return a name for the dataset: that of a folder, or the beginning of that of a file."""
     parts = [part for part in os.fspath(path).split("/") if part and not set(part) & set("*?[")]
     if parts and not parts[-1].strip("."):  # such as "." and "..", seen from the working directory
-        parts = os.path.abspath(path).split("/")
+        parts = str(Path(path).resolve()).split("/")
     name = re.sub(r"[^A-Za-z0-9+_-]+", "_", parts[-1].partition(".")[0]).strip("_") if parts else ""
     if not name:
         raise InvalidInputError(
