@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from nasty_files import FLAT, NESTED, NastyFiles
 from reading_twice import files_in, open_block_reader, open_line_reader, read_file
 
 from lakebed import CsvOptions
+from lakebed.arrow.reading import csv
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import MISSING, Field, Schema
 
@@ -310,7 +312,7 @@ def check_cuts(
     file_format: str,
     fields: str,
     unknown: str,
-    csv: CsvOptions,
+    notation: CsvOptions,
     content: bytes,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -318,7 +320,7 @@ def check_cuts(
     suffix = {"csv": "csv", "json": "jsonl", "submissions": "tsv"}[file_format]
     given = NastyFiles(
         descriptor=DatasetDescriptor(schema=Schema(fields=fields_of(fields))),
-        csv=csv,
+        csv=notation,
         unknown=unknown,
         contents={f"rows.{suffix}": content},
     )
@@ -347,11 +349,11 @@ def check_cuts(
 def test_files_in_a_usual_notation_are_read_by_blocks(
     options: dict, row: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    csv = CsvOptions(**options)
-    head = csv.delimiter.encode().join([b"l", b"s", b"t", b"d"])
+    notation = CsvOptions(**options)
+    head = notation.delimiter.encode().join([b"l", b"s", b"t", b"d"])
     given = NastyFiles(
         descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l s t d"))),
-        csv=csv,
+        csv=notation,
         unknown="reject",
         contents={"rows.csv": b"\n".join([head, *[row] * 20, b""])},
     )
@@ -421,3 +423,28 @@ def test_literals_are_those_of_json(
     found = read_file(open_block_reader("json", given), file)
 
     assert found == read_file(open_line_reader("json", given), file)
+
+
+def test_lines_behind_a_bad_one_are_not_split_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l s"))),
+        csv=CsvOptions(),
+        unknown="reject",
+        contents={"rows.csv": b"l,s\n" + b"".join(b"1,a\nx%d,b\n" % n for n in range(200))},
+    )
+    (file,) = files_in(tmp_path, "csv", given)
+    split_counts: list[int] = []
+    split_plainly = csv.split_plainly
+
+    def count_lines(data: bytes, *args: object) -> pa.Table:
+        split_counts.append(data.count(b"\n"))
+        return split_plainly(data, *args)
+
+    monkeypatch.setattr(csv, "split_plainly", count_lines)
+
+    read = read_file(open_block_reader("csv", given), file)
+
+    assert [reject.line_number for reject in read.rejects] == [*range(3, 402, 2)]
+    assert sum(split_counts) == 200

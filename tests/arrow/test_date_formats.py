@@ -48,6 +48,8 @@ def texts_of(format_: str, seed: int) -> list[str | None]:
         ):  # days, hours and seconds that no clock or calendar has
             begin, end = chance.choice(groups).span()
             text = text[:begin] + chance.choice(ODD_PARTS) + text[end:]
+        if text and chance.random() < 0.1:
+            text = text[: -chance.randint(1, min(8, len(text)))]
         if chance.random() < 0.1:
             text = text.lower()
         texts.append(text if chance.random() < 0.95 else None)

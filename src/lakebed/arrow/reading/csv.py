@@ -304,13 +304,15 @@ class CsvParser:
         self._converting = conversions(types, options)
         # Null texts are nulls already.
         self._converting_texts = conversions(types, replace(options, null_text=""))
+        self._last_texts: tuple[list[bytes], pa.Table] = ([], pa.table({}))
         self._exact = {
             name: kind for name, kind in self._types.items() if options.exact and is_number(kind)
         }
 
     def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         """Return the rows of records, and the fields that were left out; see `Parse`."""
-        if self._options.is_plain and not self._exact:
+        is_known = self._known_texts(records) is not None  # so typed reading has failed before
+        if self._options.is_plain and not self._exact and not is_known:
             data = b"\n".join(records) + b"\n"
             # Texts may have other forms, such as a quoted empty cell in a column of numbers or times.
             with contextlib.suppress(pa.ArrowException, SchemaMismatchError):
@@ -324,7 +326,10 @@ class CsvParser:
         Raises:
             SchemaMismatchError: A record does not fit.
         """
-        texts = normalized(self._texts(records), self._types, self._options)
+        texts = self._known_texts(records)
+        if texts is None:
+            texts = normalized(self._texts(records), self._types, self._options)
+            self._last_texts = list(records), texts
         try:
             table = _parsed(as_csv(texts), self._names, ",", self._converting_texts)
         except pa.ArrowException as exc:
@@ -334,6 +339,15 @@ class CsvParser:
             for row in np.flatnonzero(changed_numbers(column, kind))[:1].tolist():
                 raise _changed_error(column[row].as_py(), kind, name, row)
         return table
+
+    def _known_texts(self, records: Sequence[bytes]) -> pa.Table | None:
+        """Return the texts of a part of the last records, as they are read again behind a bad one."""
+        last, texts = self._last_texts
+        count = len(records)
+        for start in (len(last) - count, 0) if 0 < count <= len(last) else ():
+            if last[start : start + count] == list(records):
+                return texts.slice(start, count)
+        return None
 
     def _texts(self, records: Sequence[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
