@@ -355,14 +355,14 @@ def test_files_in_a_usual_notation_are_read_by_blocks(
         descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l s t d"))),
         csv=notation,
         unknown="reject",
-        contents={"rows.csv": b"\n".join([head, *[row] * 20, b""])},
+        contents={"rows.csv": b"\n".join([head, *[row] * 300, b""])},
     )
     (file,) = files_in(tmp_path, "csv", given)
     monkeypatch.setattr("lakebed.arrow.reading.csv_blocks.grouped", lambda *_: pytest.fail("lines"))
 
     read = read_file(open_block_reader("csv", given), file)
 
-    assert len(read.rows) == 20
+    assert len(read.rows) == 300
     assert read.rejects == []
 
 
