@@ -38,6 +38,7 @@ NAME = re.compile(
 # What is spelt alike, and is something else: a part of a URL, an attribute, and a folder of uploads.
 OTHER_THINGS = {
     "archive/archive.py": ["/data"],
+    "archive/http_client.py": ["/data", "/v0/archive/files"],
     "state/group_commit.py": ["indices"],
     "tables/iceberg/catalog_tables.py": ["/data"],
 }
