@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import datetime as dt
 import gzip
 import json
 import lzma
@@ -282,6 +283,9 @@ def test_ragged_lines_are_filled_on_request_and_cells_beyond_must_be_empty(tmp_p
         {"decimal": ";"},
         {"thousands": "."},
         {"time_zone": "Mars"},
+        {"dates": {"a": "%d%d"}},
+        {"dates": {"a": "%Y-%Q"}},
+        {"dates": {"a": "%"}},
         {"names": {"a": "b.c"}},
     ],
 )
@@ -290,6 +294,17 @@ def test_a_notation_that_means_nothing_is_refused(given) -> None:
         CsvOptions(**given)
 
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("format_", ["%d.%m.%Y", "%j %y", "%I:%M:%S.%f %p %z", "%c", "%a %e, %B%%"])
+def test_a_format_of_dates_is_one_that_strptime_knows(format_: str) -> None:
+    try:
+        dt.datetime.strptime(dt.datetime(2024, 2, 3, tzinfo=dt.UTC).strftime(format_), format_)
+    except ValueError:
+        with pytest.raises(InvalidInputError, match="no format of dates and times"):
+            CsvOptions(dates={"a": format_})
+    else:
+        assert CsvOptions(dates={"a": format_}).dates == {"a": format_}
 
 
 values = st.recursive(

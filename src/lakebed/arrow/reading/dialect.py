@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
@@ -15,6 +17,7 @@ Ragged = Literal["reject", "fill"]
 RecordForm = Literal["lines", "array", "concatenated"]
 _LINE_ENDS = ("\n", "\r")
 _DECIMALS = (".", ",")
+_MOMENT = dt.datetime(2001, 2, 3, 4, 5, 6, 7, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,8 @@ class CsvOptions:
         _check_choice("ragged", self.ragged, get_args(Ragged))
         _check_choice("line_end", self.line_end, _LINE_ENDS)
         _check_choice("decimal", self.decimal, _DECIMALS)
+        for format_ in self.dates.values():
+            _check_date_format(format_)
         if self.time_zone:
             check_time_zone(self.time_zone)
         for name in self.names.values():
@@ -210,6 +215,21 @@ def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise InvalidInputError(
             f"{name} is {value!r}.", hint=f"Give {' or '.join(map(repr, choices))}."
         )
+
+
+def _check_date_format(format_: str) -> None:
+    """Check that `strptime` reads a moment which is written in a format.
+
+    Raises:
+        InvalidInputError: It does not.
+    """
+    try:
+        dt.datetime.strptime(_MOMENT.strftime(format_), format_)
+    except (ValueError, re.error) as exc:  # a part that occurs twice fails as an expression
+        raise InvalidInputError(
+            f"{format_!r} is no format of dates and times.",
+            hint="Give one as of strptime in Python, such as '%d.%m.%Y %H:%M:%S'.",
+        ) from exc
 
 
 def _check_differs(options: CsvOptions) -> None:
