@@ -1,8 +1,10 @@
 """Questions in SQL: the datasets of a repository are tables, and nothing else is."""
 
 import datetime as dt
+import re
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -176,6 +178,51 @@ def test_files_variables_and_unknown_names_are_no_tables(lake: Repository, tmp_p
         lake.sql("SELECT * FROM secret")
     with pytest.raises((DatasetNotFoundError, InvalidInputError)):
         lake.sql(f"SELECT * FROM '{tmp_path / lake['flights'].files()[0].key}'")
+
+
+def test_no_table_function_of_duckdb_reads_or_writes_a_file(
+    lake: Repository, tmp_path: Path
+) -> None:
+    secret = tmp_path / "folder" / "a.csv"
+    secret.parent.mkdir()
+    secret.write_bytes(b"h1d\nd3n\n")
+    functions = duckdb.sql(
+        """
+        SELECT DISTINCT function_name FROM duckdb_functions()
+        WHERE function_type LIKE 'table%' AND parameter_types[1] LIKE 'VARCHAR%' ORDER BY ALL
+        """
+    ).fetchall()
+    reading = set()
+
+    for (name,) in functions:
+        try:
+            table = lake.sql(f"""SELECT * FROM "{name}"('{secret}')""")
+        except InvalidInputError as exc:
+            if "operations are disabled" in str(exc):
+                reading.add(name)
+            continue
+        shown = str([column.to_string() for column in table.columns])
+        assert not {"h1d", "d3n"} & {*re.findall(r"\w+", shown)}, name
+    for name in sorted(reading):
+        with pytest.raises(InvalidInputError, match="operations are disabled"):
+            lake.sql(f"""SELECT * FROM "{name}"('https://127.0.0.1:1/a.csv')""")
+
+    assert {"read_csv", "read_parquet", "read_text", "glob"} <= reading
+    assert list(secret.parent.iterdir()) == [secret]
+
+
+def test_settings_of_duckdb_are_closed_and_locked(lake: Repository, tmp_path: Path) -> None:
+    closed = ["enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions"]
+    names = ["lock_configuration", *closed, "python_enable_replacements"]
+    columns = ", ".join(f"current_setting('{name}')" for name in names)
+
+    assert list(lake.sql(f"SELECT {columns}").to_pylist()[0].values()) == [True, *[False] * 4]
+    for call in (
+        f"enable_profiling(save_location='{tmp_path}/a.json')",
+        f"enable_logging('QueryLog', storage='file', storage_path='{tmp_path}/log')",
+    ):
+        with pytest.raises(InvalidInputError, match="configuration has been locked"):
+            lake.sql(f"SELECT * FROM {call}")
 
 
 def test_what_is_wrong_is_told_in_a_sentence_without_names_of_our_libraries(

@@ -21,7 +21,7 @@ from lakebed.archive import (
     ingest_sqs,
 )
 from lakebed.errors import InvalidInputError, StorageError
-from lakebed.testing import FailingStore
+from lakebed.testing import CountingStore, FailingStore
 
 SYSLOG_ID = "2544375f44efb2ef5568d8a9ccf8ea9e0c9f122b"
 COMMANDS_ID = "34182375d96f460789e9ab4fcb6b4475"
@@ -470,3 +470,29 @@ def test_objects_that_the_store_keeps_for_itself_are_passed_over(
     report = ingest_message(archive, event(".lakebed-probe-0123456789abcdef", name=name))
 
     assert (report.status, report.records, report.removed) == ("success", (), ())
+
+
+@pytest.mark.parametrize("name", ["ObjectCreated:Put", "ObjectRemoved:Delete"])
+def test_an_event_causes_few_requests_and_one_for_each_hyphen_of_a_name(
+    archive: Archive, store_file, monkeypatch, name: str
+) -> None:
+    hyphens = OLD_KEY.rpartition("/")[0] + "/" + "-".join("x" * 100)
+    beside = {**COMMANDS, "id": "a-b-c"}
+    old = f"1-0a16/commands/{COMMANDS['start']}/a-b-c-syslog.2"
+    keys = [
+        *(store_file(f"{SYSLOG_ID}/data", SYSLOG), store_file(OLD_KEY, SYSLOG)),
+        *(store_file("a-b-c/metadata", None, json.dumps(beside).encode()), store_file(old, None)),
+        *(hyphens, store_file(hyphens.replace("x-x", "y-y"), None), store_file("plain", None)),
+        *("a-b-c/data", f"{COMMANDS_ID}/data", f"{COMMANDS_ID}/metadata"),
+    ]
+    counting, lookups = Archive(CountingStore(archive.store), archive.index), []
+    find = archive.index.find
+    monkeypatch.setattr(archive.index, "find", lambda id_: lookups.append(id_) or find(id_))
+
+    for key in keys:
+        counting.store.reset()
+        lookups.clear()
+        ingest_message(counting, event(key, name=name))
+        counts = counting.store.reset()
+        assert counts.total == counts.get + counts.head <= 5 + key.count("-"), key
+        assert len(lookups) <= 1 + key.count("-"), key

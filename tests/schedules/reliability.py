@@ -28,6 +28,7 @@ import protocol.results
 import lakebed
 from schedules.bugs import BUGS, NOT_CAUGHT, TEXTS, finds, is_caught
 from schedules.interleavings import SINGLE, short_tier, tried
+from schedules.model import MOST_TURNS
 from schedules.plans import schedule_of
 from schedules.play import play, simulated
 from schedules.prove import (
@@ -42,6 +43,7 @@ from schedules.prove import (
     units,
 )
 from schedules.sections import paragraph, section_of, table, with_section
+from schedules.triples import SHARING
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
@@ -70,7 +72,7 @@ This page shows what was proven about Lakebed's verbs, how, and what was not. A 
 results of runs; each section names the run that it is of. [The threat model](threat-model.md) is about harm on purpose.
 
 """
-METHOD = """\
+METHOD = f"""\
 ## What is checked
 
 The real code of each verb runs on a store in memory, under a scheduler that decides which process sends
@@ -86,7 +88,7 @@ its next request, what time it is for each, and which request fails. A reference
 - An index hides no row. A published table shows whole versions.
 - An epoch of a stream counts once. Rows of raw files, their record and the quarantine agree.
 - Rows that were erased are in no version.
-- Once faults have ended, each verb ends within 600 of its turns.
+- Once faults have ended, each verb ends within {MOST_TURNS} of its turns.
 
 **Orders of pairs.** Of two verbs, all orders of their requests with at most two switches between them are
 played, for datasets whose head is a document and for those whose head is a tree that folds every few
@@ -95,9 +97,13 @@ played once. A request that deletes many objects is played in three parts: the f
 those between. With faults, each write of the one verb fails in each way, with the other verb right
 before it or right after it. A failing schedule is made small, and printed as a text that plays it again.
 
+**Killed in the middle.** `make proof` also plays each verb with a move of the head in the middle of it that is killed
+after each of its writes. On HDFS, a conditional put first claims its object, and another process may finish it: so each
+verb is killed after each of its claims, and another verb meets the claim. `make test` plays some of these orders.
+
 **Threads.** Two verbs also run as threads of one process, whose commits share puts of the head, beside a reader.
 
-**Orders of three.** Of 17 verbs that share an invariant, `make proof` plays any three, too. The first gives way once, to the
+**Orders of three.** Of {len(SHARING)} verbs that share an invariant, `make proof` plays any three, too. The first gives way once, to the
 second, which gives way at most once, to the third; those that have given way go on in either order. Each of
 the three is the first, the second and the third once. With faults, each write of the first fails in four ways,
 and the others come right after it.
@@ -109,7 +115,7 @@ code runs. Every request of every schedule reaches the store. Results in which t
 once. One schedule of 256 is played with the code of all verbs, too, and must have the same requests, outcomes and
 objects. Threads of one process share more than the store, so their code always runs.
 
-**Random schedules** have two to four processes, up to three verbs each, clocks that are wrong by up to 30
+**Random schedules** have two to four processes, up to six verbs each, clocks that are wrong by up to 30
 days, writers that stand still for days, and several faults.
 """
 REST = """\
@@ -183,16 +189,18 @@ def page(results: dict[str, Found], measured: dict[str, Any]) -> str:
             f"{measured['caught']} of {len(BUGS)} are found, each by the schedule beside it, which `make test` "
             "plays."
         ),
-        table(
-            ("bug", "found by"),
-            [(name, f"`{text}`".replace("|", "\\|")) for name, text in TEXTS.items()],
-        ),
-        "\nNot caught by orders of pairs, and why:\n\n",
-        table(("bug", "why"), NOT_CAUGHT.items()),
-        "\n",
+        bug_tables(),
         REST,
     ]
     return "".join(parts)
+
+
+def bug_tables() -> str:
+    """Return the tables of seeded bugs: by the schedule that finds them, or why none does."""
+    found = [(name, f"`{text}`".replace("|", "\\|")) for name, text in TEXTS.items()]
+    missed = table(("bug", "why"), NOT_CAUGHT.items())
+    why = "\nNot caught by orders of pairs, and why:\n\n"
+    return f"{table(('bug', 'found by'), found)}{why}{missed}\n"
 
 
 def _sums(way: str, results: Iterable[Found]) -> tuple[str, ...]:

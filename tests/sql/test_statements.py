@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -90,37 +92,57 @@ def test_statement_that_changes_something_needs_write(lake: Repository, text: st
     lake.sql(text, tables={"changes": CHANGES}, write=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT id FROM flights",
-        "WITH s AS (SELECT id FROM flights) SELECT * FROM s",
-        "FROM flights",
-        "SELECT id FROM flights VERSION AS OF 1",
-        "SHOW TABLES",
-        "DESCRIBE HISTORY flights",
-        "DESC DETAIL flights",
-    ],
-)
+READING = [
+    "SELECT id FROM flights",
+    "WITH s AS (SELECT id FROM flights) SELECT * FROM s",
+    "FROM flights",
+    "SELECT id FROM flights VERSION AS OF 1",
+    "SHOW TABLES",
+    "DESCRIBE HISTORY flights",
+    "DESC DETAIL flights",
+]
+
+
+@pytest.mark.parametrize("text", READING)
 def test_statement_that_reads_needs_nothing(lake: Repository, text: str) -> None:
     assert lake.sql(text).num_rows > 0
     assert lake["flights"].version == 1
 
 
+OTHERS = [
+    "COPY flights TO 'out.csv'",
+    "SET VARIABLE x = 1",
+    "SET memory_limit = '1GB'",
+    "CALL pragma_version()",
+    "SELECT 1; DELETE FROM flights",
+    "EXPLAIN DELETE FROM flights",
+    "WITH s AS (DELETE FROM flights RETURNING *) SELECT * FROM s",
+    "PRAGMA memory_limit = '1GB'",
+    "ATTACH 'other.db' AS other",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "USE other",
+    "EXPORT DATABASE 'out'",
+    "IMPORT DATABASE 'out'",
+    "CHECKPOINT",
+    "CREATE SECRET s (TYPE s3)",
+]
+
+
+def test_statements_that_the_page_on_security_names_are_tried() -> None:
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+    section = page.partition("## SQL\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+
+    named = [re.findall(r"`([A-Z]+)[A-Z ]*`", cell) for cell in cells[2:]]
+
+    assert list(map(bool, named)) == [True] * 3
+    for words, tried in zip(named, (READING, [*CHANGING, *CHANGING.values()], OTHERS), strict=True):
+        assert set(words) <= {text.split()[0].upper() for text in tried}
+
+
 @pytest.mark.parametrize("allows", [False, True])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "COPY flights TO 'out.csv'",
-        "SET VARIABLE x = 1",
-        "CALL pragma_version()",
-        "SELECT 1; DELETE FROM flights",
-        "EXPLAIN DELETE FROM flights",
-        "WITH s AS (DELETE FROM flights RETURNING *) SELECT * FROM s",
-        "PRAGMA memory_limit = '1GB'",
-        "ATTACH 'other.db' AS other",
-    ],
-)
+@pytest.mark.parametrize("text", OTHERS)
 def test_statement_of_another_kind_is_refused_with_and_without_write(
     lake: Repository, text: str, allows: bool
 ) -> None:
