@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import io
 import re
@@ -110,6 +111,33 @@ def test_no_route_changes_anything_with_the_token_for_reads(writable: Served) ->
     assert len(changing) > 5
     assert statuses <= {403, 406}
     assert writable.files == before
+
+
+def test_each_token_is_compared_in_constant_time(
+    writable: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def compare_and_note(given: bytes, token: bytes) -> bool:
+        compared.append((given, token))
+        return compare(given, token)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare_and_note)
+    (commit,) = (
+        path
+        for method, path in writable.requests
+        if method == "POST" and path.endswith("/tables/d")
+    )
+
+    both = [token.encode() for token in (TOKEN, WRITE_TOKEN)]
+    for given in (TOKEN, WRITE_TOKEN, TOKEN[:-1], "x"):
+        compared.clear()
+        writable.status("GET", "/", given)
+        assert compared == [(given.encode(), token) for token in both]
+    compared.clear()
+    writable.status("POST", commit, TOKEN)
+    assert compared[-1] == (both[0], both[1])
 
 
 def test_servers_listen_on_this_machine_unless_told_otherwise() -> None:

@@ -1142,6 +1142,18 @@ def test_hostile_files_are_refused(strange, attack, wanted) -> None:
     assert left.problems == ()
 
 
+@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"PAR1"), Path.unlink])
+def test_a_later_change_of_an_upload_changes_nothing(either, change) -> None:
+    either.table().append(events(range(5)))
+    assert len(either.uploads(".parquet")) > 0
+
+    for path in [*either.uploads(".parquet"), *either.uploads(".avro")]:
+        change(path)
+
+    assert either.rows == counter_of(events(range(5)))
+    assert either.events.check(deep=True).problems == ()
+
+
 def test_removed_files_must_be_live(strange) -> None:
     request = strange.request(events([8]))
     path = list_of(request)
