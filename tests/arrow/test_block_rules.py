@@ -1,6 +1,8 @@
 """A case for each rule by which a block vouches for rows, cut into blocks at every place."""
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from reading_twice import files_in, open_block_reader, open_line_reader, read_fi
 
 from lakebed import CsvOptions
 from lakebed.arrow.reading import csv
+from lakebed.arrow.reading.cells import Splitter
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import MISSING, Field, Schema
 
@@ -448,3 +451,50 @@ def test_lines_behind_a_bad_one_are_not_split_again(
 
     assert [reject.line_number for reject in read.rejects] == [*range(3, 402, 2)]
     assert sum(split_counts) == 200
+
+
+@pytest.mark.parametrize("notation", [{"skip": 1}, {"trim": True}, {"comment": "#"}])
+def test_lines_of_other_notations_behind_a_bad_one_are_split_once_more_at_most(
+    notation: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l s"))),
+        csv=CsvOptions(**notation),
+        unknown="reject",
+        contents={
+            "rows.csv": b"x\n" * ("skip" in notation) + b"l,s\n" + b"1,a\n2,b,3\n1,c\n" * 200
+        },
+    )
+    (file,) = files_in(tmp_path, "csv", given)
+    records: list[bytes] = []
+    split = Splitter.cells
+
+    def count_records(splitter: Splitter, record: bytes) -> list[str | None]:
+        records.append(record)
+        return split(splitter, record)
+
+    monkeypatch.setattr(Splitter, "cells", count_records)
+
+    read = read_file(open_line_reader("csv", given), file)
+
+    assert (len(read.rows), len(read.rejects)) == (400, 200)
+    assert len(records) < 2 * 600
+
+
+def test_numbers_next_to_each_other_are_those_of_json(tmp_path: Path) -> None:
+    for name in ("l", "d", "f", "u"):
+        pairs = itertools.product(LITERALS[name], LITERALS[name])
+        given = NastyFiles(
+            descriptor=DatasetDescriptor(schema=Schema(fields=fields_of(name))),
+            csv=CsvOptions(),
+            unknown="reject",
+            contents={
+                f"{number}.jsonl": "".join(
+                    f'{{"{name}":{value}}}\n' for value in ("7", *pair, "7")
+                ).encode()
+                for number, pair in enumerate(pairs)
+            },
+        )
+        by_blocks, by_lines = open_block_reader("json", given), open_line_reader("json", given)
+        for file in files_in(tmp_path, "json", given):
+            assert read_file(by_blocks, file) == read_file(by_lines, file), file.location

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import itertools
 import re
 from pathlib import Path
 
@@ -260,6 +261,19 @@ def test_a_table_named_tsv_may_have_another_delimiter(cli, place: Path, separato
 
     assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 2)
     assert pipeline.ingest.dataset().schema.names == ("id", "n", "t")
+
+
+@pytest.mark.parametrize(("delimiter", "mark"), [*itertools.permutations(",;|\t", 2)])
+def test_a_mark_in_quotes_is_no_delimiter(cli, place: Path, delimiter: str, mark: str) -> None:
+    rows = [["id", "kind", "n"], *([str(n), f'"type{n % 3}{mark}2"', "9"] for n in range(60))]
+    text = "".join(delimiter.join(row) + "\n" for row in rows)
+    (place / "in/a.csv").write_text(text)
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 60)
+    table = pipeline.ingest.dataset().arrow()
+    assert table["kind"].to_pylist()[:2] == [f"type0{mark}2", f"type1{mark}2"]
 
 
 def test_objects_between_carriage_returns_are_rows(cli, place: Path) -> None:

@@ -481,7 +481,7 @@ def _are_numbers(texts: pa.Array, *, is_whole: bool) -> np.ndarray:
     is_point = codes == _POINT
     if is_whole:
         is_point[:] = False
-    after = np.minimum(lead + 1, len(codes) - 1)
+    after = np.minimum(lead + 1, offsets[1:] - 1)  # the text itself where it ends here
     # The decoder takes -0 for 0.
     is_good &= ~is_zero | (lengths == 1) | is_point[after]
     is_odd = ~(is_digit | is_point | (codes == _MINUS))

@@ -173,25 +173,17 @@ def count_error(actual: int, expected: int) -> SchemaMismatchError:
 
 def split_rows(
     records: Sequence[bytes], width: int, options: CsvOptions
-) -> tuple[list[list[str | None]], dict[int, SchemaMismatchError]]:
-    """Split records into rows of a number of cells.
-
-    Returns:
-        The rows, and the errors of the other records by their positions.
-    """
+) -> list[list[str | None] | SchemaMismatchError]:
+    """Split records into rows of a number of cells; of another record, return the error."""
     splitter = Splitter(options)
-    rows: list[list[str | None]] = []
-    errors: dict[int, SchemaMismatchError] = {}
-    for position, record in enumerate(records):
+    rows: list[list[str | None] | SchemaMismatchError] = []
+    for record in records:
         try:
             cells = splitter.cells(record)
-            if len(cells) != width:
-                cells = _filled(cells, width, options)
+            rows.append(cells if len(cells) == width else _filled(cells, width, options))
         except SchemaMismatchError as exc:
-            errors[position] = exc
-        else:
-            rows.append(cells)
-    return rows, errors
+            rows.append(exc)
+    return rows
 
 
 def _filled(cells: list[str | None], width: int, options: CsvOptions) -> list[str | None]:

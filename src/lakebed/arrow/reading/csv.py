@@ -186,9 +186,12 @@ def cells_as_text(
         except pa.ArrowInvalid as exc:
             if options.ragged == "reject":
                 return _halves_as_text(chunk, names, options, exc, on_misfit)
-    rows, errors = split_rows(records, len(names), options)
-    for position, bad in errors.items():
-        on_misfit(_at_line(chunk[position], bad))
+    rows: list[list[str | None]] = []
+    for line, cells in zip(chunk, split_rows(records, len(names), options), strict=True):
+        if isinstance(cells, SchemaMismatchError):
+            on_misfit(_at_line(line, cells))
+        else:
+            rows.append(cells)
     return rows_as_table(rows, names)
 
 
@@ -305,6 +308,7 @@ class CsvParser:
         # Null texts are nulls already.
         self._converting_texts = conversions(types, replace(options, null_text=""))
         self._last_texts: tuple[list[bytes], pa.Table] = ([], pa.table({}))
+        self._last_rows: tuple[list[bytes], list[list[str | None] | SchemaMismatchError]] = [], []
         self._exact = {
             name: kind for name, kind in self._types.items() if options.exact and is_number(kind)
         }
@@ -356,11 +360,27 @@ class CsvParser:
             except pa.ArrowException as exc:
                 if self._options.ragged == "reject":
                     raise self._refused(records, str(exc)) from exc
-        rows, errors = split_rows(records, len(self._names), self._options)
-        for position, error in errors.items():
-            error.row = position
-            raise error
+        rows: list[list[str | None]] = []
+        for position, cells in enumerate(self._split(records)):
+            if isinstance(cells, SchemaMismatchError):
+                cells.row = position
+                raise cells
+            rows.append(cells)
         return rows_as_table(rows, self._names)
+
+    def _split(self, records: Sequence[bytes]) -> list[list[str | None] | SchemaMismatchError]:
+        """Split records into rows; those before and behind a bad one were split with it."""
+        last, rows = self._last_rows
+        count, records = len(records), list(records)
+        if 1 < count <= len(last) and last[:count] == records:
+            return rows[:count]
+        if 1 < count <= len(last) and last[-count:] == records:
+            rows = rows[-count:]
+        else:
+            rows = split_rows(records, len(self._names), self._options)
+        if count > 1:
+            self._last_rows = records, rows
+        return rows
 
     def _rows(self, table: pa.Table, count: int) -> tuple[pa.RecordBatch, Ignored]:
         if table.num_rows != count:

@@ -607,7 +607,8 @@ def _cleanness(cell: str) -> float:
         return 0.9
     if is_value(text):
         return 1.0
-    if text[0] in "\"'" or text[-1] in "\"'":
+    # A quote without its other one: the text in quotes holds the mark that splits here.
+    if text[0] in "\"'" or text[-1] in "\"'" or text.count('"') % 2:
         return 0.3
     if any(mark in text for mark in ";\t|"):
         return 0.6
