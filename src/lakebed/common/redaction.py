@@ -13,6 +13,9 @@ from collections.abc import Mapping
 
 from lakebed.errors import HIDDEN, InvalidInputError, redacted
 
+STORAGE_PREFIX = "storage."
+"""Prefix of the names of storage options among options of Spark, such as `storage.region`."""
+
 # Shorter texts occur within many words; hiding them there would reveal them.
 _MIN_SECRET_LENGTH = 6
 

@@ -65,6 +65,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
         target: Directory and format of the files of the batch.
         begun: The suspended transaction, which has reserved the batch.
         scope: The rows that the batch replaces; None for the partitions that it touches.
+        is_dynamic: Whether the write names the partitions of the rows by Spark's option.
         asks_session: Whether the session decides between the scope and the partitions of the rows.
         base: Version that the data was made from, if the caller named one.
         commit_options: Retry and lease settings of the commit.
@@ -75,6 +76,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
     target: BatchTarget
     begun: Suspended
     scope: Scope | None
+    is_dynamic: bool
     asks_session: bool
     base: int | None
     commit_options: CommitOptions
@@ -122,6 +124,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
             target=target,
             begun=begun,
             scope=scope,
+            is_dynamic=options.is_dynamic,
             asks_session=is_overwrite and is_plain and bool(len(descriptor.partition_by)),
             base=options.base,
             commit_options=commit_options,
@@ -148,7 +151,7 @@ class LakebedWriter(Travels, DataSourceArrowWriter):
                 transaction.add(written)
             self._check_caps(transaction)
             scope = self.scope
-            if self.asks_session and _is_dynamic(messages):
+            if self.is_dynamic or (self.asks_session and _is_dynamic(messages)):
                 if not transaction.written.partitions:
                     transaction.require_checks()
                     return  # as in Spark: no partition has rows, so none is replaced

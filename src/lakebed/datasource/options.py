@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 
 from lakebed.arrow.kernel import WriteOptions as FileOptions
-from lakebed.common.redaction import StorageOptions
+from lakebed.common.redaction import STORAGE_PREFIX, StorageOptions
 from lakebed.common.sizes import parse_size
 from lakebed.errors import InvalidInputError
 from lakebed.model.drift import Types, UnknownColumns
 from lakebed.model.moments import names_zone, to_moment
 from lakebed.model.names import nearest, split_names
 from lakebed.model.uri import KINDS, Address, parse_uri
-
-STORAGE_PREFIX = "storage."
-"""The prefix of options of the store, such as `storage.region`."""
 
 MIB = 2**20
 
@@ -386,6 +383,8 @@ class SaveOptions:
         overwrite_mode: Scope of `mode("overwrite")`. By default None: everything, or the partitions
             of the rows if the session overwrites dynamically.
         replace_where: Condition of the rows to replace, as SQL.
+        is_dynamic: Whether the mode was given by Spark's name for the partitions of the rows: then
+            no rows replace nothing, as in Spark.
         run: Name of the run.
         replaces_all: With a rerun: whether rows of the run may go without new ones.
         unknown: Handling of columns that the dataset lacks.
@@ -402,6 +401,7 @@ class SaveOptions:
     storage: StorageOptions = field(default_factory=StorageOptions)
     overwrite_mode: OverwriteMode | None = None
     replace_where: str | None = None
+    is_dynamic: bool = False
     run: str | None = None
     replaces_all: bool = False
     unknown: UnknownColumns = "reject"
@@ -442,10 +442,12 @@ class SaveOptions:
             InvalidInputError: An option is unknown, cannot be read, or contradicts another.
         """
         texts = OptionTexts(options)
+        of_spark = texts.choice("partitionOverwriteMode", _OVERWRITE_MODES_OF_SPARK)
         parsed = cls(
             address=texts.address(),
             storage=texts.storage(),
-            overwrite_mode=_overwrite_mode(texts),
+            overwrite_mode=_overwrite_mode(texts, of_spark),
+            is_dynamic=of_spark == "dynamic",
             replace_where=texts.text("replaceWhere"),
             run=texts.text("run"),
             replaces_all=texts.flag("replaceAll") or False,
@@ -464,9 +466,8 @@ class SaveOptions:
         return parsed
 
 
-def _overwrite_mode(texts: OptionTexts) -> OverwriteMode | None:
+def _overwrite_mode(texts: OptionTexts, of_spark: str | None) -> OverwriteMode | None:
     chosen = texts.choice("overwriteMode", get_args(OverwriteMode))
-    of_spark = texts.choice("partitionOverwriteMode", _OVERWRITE_MODES_OF_SPARK)
     if of_spark is None:
         return next((mode for mode in get_args(OverwriteMode) if mode == chosen), None)
     if chosen is not None:

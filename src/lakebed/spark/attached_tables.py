@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, cast, overload
 
 from lakebed.common.given import given_names
 from lakebed.common.html import facts_to_html
@@ -18,6 +18,7 @@ from lakebed.model.sql_heads import FirstWords
 from lakebed.plan.footprint_columns import with_footprint
 from lakebed.plan.search import plan
 from lakebed.spark.attached_names import Attachment, add_attachment, check_free, remove_attachment
+from lakebed.spark.catalog.sessions import AttachedCatalog, attach_catalog
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
 from lakebed.spark.session_sql import SessionSql
@@ -29,6 +30,8 @@ from lakebed.store.base import Store
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakebed.spark.catalog.lake_tables import CatalogRepository
 
 
 # Statements on a view that Spark refuses, without a word on what to do.
@@ -314,6 +317,7 @@ def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:
     return names
 
 
+@overload
 def attach(
     spark: SparkSession | None,
     repository: HasStore,
@@ -322,8 +326,44 @@ def attach(
     datasets: str | Iterable[str] | None = None,
     sql: bool = False,
     footprint: bool = False,
-) -> AttachedTables:
-    """Make a temporary view of each dataset, for SQL at the speed of Spark's own reader.
+    catalog: None = None,
+    shared_host: bool = False,
+) -> AttachedTables: ...
+
+
+@overload
+def attach(
+    spark: SparkSession | None,
+    repository: HasStore,
+    *,
+    catalog: str,
+    shared_host: bool = False,
+) -> AttachedCatalog: ...
+
+
+def attach(
+    spark: SparkSession | None,
+    repository: HasStore,
+    *,
+    prefix: str = "",
+    datasets: str | Iterable[str] | None = None,
+    sql: bool = False,
+    footprint: bool = False,
+    catalog: str | None = None,
+    shared_host: bool = False,
+) -> AttachedTables | AttachedCatalog:
+    """Make a temporary view of each dataset, or with `catalog` a catalog of all of them.
+
+    **A catalog.** `attach(spark, lake, catalog="lake")` makes `lake.flights` a table of Spark's own
+    planner, in all sessions of the application. SELECT reads the files that a query needs, with
+    `VERSION AS OF` and `TIMESTAMP AS OF`. CREATE TABLE, also AS SELECT, REPLACE TABLE, INSERT with
+    all its forms, `saveAsTable`, `insertInto`, `writeTo`, TRUNCATE and DELETE by a condition of
+    columns and constants write. Other changes are refused, with the verb of Python that does them.
+    Each statement sees the current version. A session needs Spark 4.3 or newer, without Connect.
+    Its objects are in this process, so a process that calls the port of PySpark's callback server
+    could change tables: that server gets a token, which only the JVM of this session knows.
+
+    **Views.** Without `catalog`, SQL reads at the speed of Spark's own reader.
 
     A view shows the fields of its dataset and then the other partition fields, at the version that
     is current now. What this process commits is seen by the next statement of the session;
@@ -350,23 +390,37 @@ def attach(
         footprint: Also show `batch_id`, `batch_time` and `run`, at the end: the batch that wrote
             a row, the time when it began, and its run. A column of the dataset of such a name takes
             its place. With a `prefix` of their own, such views can be beside others.
+        catalog: Name of the catalog; None for views. No other option but `shared_host` goes with
+            it. A catalog of this name that was attached before is replaced.
+        shared_host: True to attach a catalog although this release of Spark cannot have the token,
+            so that other processes of the machine could call it.
 
     Returns:
-        The views, to refresh and detach.
+        The views, to refresh and detach; or the catalog, to detach.
 
     Raises:
         MissingDependencyError: pyspark or Java is not installed.
         DatasetNotFoundError: A named dataset does not exist.
-        InvalidInputError: Spark would not distinguish two views, or `repository` is not one.
+        InvalidInputError: Spark would not distinguish two views, or `repository` is not one; or the
+            session cannot have a catalog, or has another one of this name.
 
     Cost:
-        See `AttachedTables.refresh`.
+        See `AttachedTables.refresh`; a catalog costs no request.
     """
     if not hasattr(repository, "store"):
         raise InvalidInputError(
             f"repository is {shown(repository)}.",
             hint="Give a repository, as of lakebed.open_repository(...); datasets=[...] for some.",
         )
+    if catalog is not None:
+        if prefix or datasets is not None or sql or footprint:
+            raise InvalidInputError(
+                f"catalog is {catalog!r}, beside options of views.",
+                hint="Give catalog alone: its tables have the names of the datasets, and all of "
+                "their columns.",
+            )
+        owner = cast("CatalogRepository", repository)
+        return attach_catalog(get_session(spark), owner, catalog, is_shared_host=shared_host)
     if datasets is not None:
         datasets = given_names("datasets", datasets)
     session = get_session(spark)

@@ -49,7 +49,7 @@ _FEW_FILES = 200
 _LISTED_WITHOUT_JOB = 32
 # They override the settings of the session: a missing or damaged file is an error (only checksums
 # of pages detect damage reliably), and dates and times are Gregorian, as Arrow reads them.
-_STRICT = {
+STRICT_OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -180,7 +180,7 @@ class FileList:
             listing_by_driver() if self.is_local and len(paths) > _LISTED_WITHOUT_JOB else {}
         )
         with settings_for(spark, by_driver):
-            reader = spark.read.schema(self.schema).options(**_STRICT, **options)
+            reader = spark.read.schema(self.schema).options(**STRICT_OPTIONS, **options)
             frame = reader.parquet(*paths)
             if by_driver and not is_classic(spark):
                 frame.schema  # noqa: B018 - only this looks at the files under the settings
@@ -227,4 +227,4 @@ class FileList:
         return reason
 
 
-__all__ = ["FileList", "NativeWay"]
+__all__ = ["STRICT_OPTIONS", "FileList", "NativeWay"]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakebed.model.predicate import Predicate, all_of
 from lakebed.model.schema import Type
+from lakebed.spark.callbacks import start_callbacks
 from lakebed.spark.session import is_classic
 
 if TYPE_CHECKING:
@@ -77,14 +78,12 @@ def _with_pruning(
     listing: Listing,
     file_count: int,
 ) -> DataFrame:
-    from pyspark.java_gateway import ensure_callback_server_started
-
     from lakebed.spark.jvm_filters import said_by_jvm
 
     relation = _relation_of(frame)
     datasources = spark._jvm.org.apache.spark.sql.execution.datasources
     strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
-    ensure_callback_server_started(spark._sc._gateway)  # type: ignore[no-untyped-call]  # pyspark's
+    start_callbacks(spark._sc._gateway)
 
     def said_by(expression: Any) -> Predicate | None:
         translated = strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature

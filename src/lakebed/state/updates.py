@@ -109,7 +109,7 @@ def update(
         if made_from is not None:
             conflicts.check_same_dataset(made_from, base)
             conflicts.check_descriptor_kept(made_from, base, "update", entries)
-        check_update(base.descriptor, descriptor, _schemas(entries, dataset))
+        check_update(base.descriptor, descriptor, schemas_of(entries, dataset))
         lineage = base.lineage.after(base.descriptor, descriptor)
         try:
             with Transaction.on(store, base, "update", options=options) as transaction:
@@ -130,7 +130,7 @@ def update(
     raise AssertionError  # the last round returned or raised
 
 
-def _schemas(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
+def schemas_of(entries: Sequence[Entry], dataset: str) -> dict[int, Schema]:
     """Return every schema that a dataset ever had, by number."""
     schemas = {}
     for entry in entries:

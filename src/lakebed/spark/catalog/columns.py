@@ -1,0 +1,212 @@
+"""Partitions and columns of tables, between Spark's transforms and Lakebed's functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lakebed.errors import InvalidInputError
+from lakebed.model.layout import Layout
+from lakebed.model.partition import (
+    CalendarPart,
+    Date,
+    DateFormat,
+    Hash,
+    Identity,
+    PartitionFunction,
+)
+from lakebed.model.schema import MISSING, Field, Schema
+from lakebed.model.spark_types import schema_from_spark
+from lakebed.spark.types import struct_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from lakebed.spark.catalog.session_jvm import Jvm
+
+_MONTH, _HOUR = "yyyy-MM", "yyyy-MM-dd-HH"
+_PLAIN = ("boolean", "integer", "long", "float", "double")  # types whose values need no conversion
+_DEFAULT = "CURRENT_DEFAULT"  # Spark's: what INSERT gives to a column that it leaves out
+
+
+def table_columns(layout: Layout) -> tuple[str, ...]:
+    """Return the columns that a table shows: fields, and partition fields that a writer provides."""
+    provided = (level.name for level in layout.descriptor.partition_by if not level.takes_source)
+    return (*layout.descriptor.schema.names, *provided)
+
+
+def hidden_levels(layout: Layout) -> tuple[str, ...]:
+    """Return the columns that a query may name, but `*` leaves out: derived levels, `batch_id`."""
+    shown = table_columns(layout)
+    return tuple(name for name in layout.column_types if name not in shown)
+
+
+def table_struct(layout: Layout, names: Sequence[str]) -> StructType:
+    """Return columns as a table declares them: nullable, with the default of an INSERT."""
+    from pyspark.sql.types import StructType
+
+    struct = struct_type(layout.fields_of(tuple(names))) if names else StructType([])
+    for column in struct.fields:
+        text = _default_text(layout.descriptor.schema.find(column.name))
+        if text:
+            column.metadata = {**(column.metadata or {}), _DEFAULT: text, "EXISTS_DEFAULT": text}
+    return struct
+
+
+def _default_text(field: Field | None) -> str:
+    """Return the default of a field as a literal of SQL; empty if an INSERT must name the column."""
+    if field is None:
+        return ""
+    if field.default in (MISSING, None):
+        return "NULL" if field.nullable else ""
+    match field.default:
+        case bool() | int():
+            return str(field.default).lower()
+        case str() as text:
+            escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+    return ""  # Spark asks for the column
+
+
+def schema_of(struct: Any, defaults: Mapping[str, object]) -> Schema:
+    """Return a schema of the JVM as a schema.
+
+    Args:
+        struct: The schema of the JVM.
+        defaults: Defaults by the name of their column.
+
+    Raises:
+        SchemaMismatchError: A type is not supported.
+    """
+    schema = schema_from_spark(json.loads(struct.json()))
+    fields = (
+        replace(field, default=defaults[field.name]) if field.name in defaults else field
+        for field in schema
+    )
+    return replace(schema, fields=tuple(fields))
+
+
+def defaults_of(description: Sequence[Any]) -> dict[str, object]:
+    """Return the defaults of the columns of a new table, by name.
+
+    Args:
+        description: Description of the table by Spark: an object with its columns, or parts.
+
+    Raises:
+        InvalidInputError: A default is not a constant.
+    """
+    if len(description) > 1:
+        return {}
+    defaults = {}
+    for column in description[0].columns():
+        default = column.defaultValue()
+        if default is not None:
+            defaults[str(column.name())] = constant_of(default, str(column.name()))
+    return {name: value for name, value in defaults.items() if value is not None}
+
+
+def constant_of(default: Any, name: str) -> object:
+    """Return the value of a default of Spark's JVM; None for null.
+
+    Raises:
+        InvalidInputError: The default is not a plain constant.
+    """
+    literal = default.getValue()
+    if literal is not None:
+        value, type_name = literal.value(), str(literal.dataType().typeName())
+        if value is None:
+            return None
+        if type_name.startswith("string"):
+            return str(value.toString())
+        if type_name in _PLAIN:
+            return value
+    raise InvalidInputError(
+        f"Column {name!r} has the default {default.getSql()}.",
+        hint="A number, a text or a truth value can be a default. Give others to the field in "
+        "Python, by lake.create(name, descriptor).",
+    )
+
+
+def functions_of(transforms: Iterable[Any]) -> tuple[PartitionFunction, ...]:
+    """Return the partition functions that PARTITIONED BY names.
+
+    Raises:
+        InvalidInputError: A transform has no counterpart.
+    """
+    return tuple(_function_of(transform) for transform in transforms)
+
+
+def _function_of(transform: Any) -> PartitionFunction:
+    kind = str(transform.name())
+    references = list(transform.references())
+    if len(references) == 1:
+        source = ".".join(references[0].fieldNames())
+        match kind:
+            case "identity":
+                return Identity(source=source, name=Identity.default_name(kind, source))
+            case "years":
+                return CalendarPart(source=source, name=f"{source}_year", part="year")
+            case "months":
+                return DateFormat(source=source, name=f"{source}_month", format=_MONTH)
+            case "days":
+                return Date(source=source, name=f"{source}_day")
+            case "hours":
+                return DateFormat(source=source, name=f"{source}_hour", format=_HOUR)
+            case "bucket":
+                count = int(transform.arguments()[0].value())
+                return Hash(source=source, name=f"{source}_hash", buckets=count)
+    raise InvalidInputError(
+        f"Cannot partition a dataset by {transform.toString()}.",
+        hint="Write columns, years(c), months(c), days(c), hours(c) or bucket(n, c); or create the "
+        "dataset in Python, by lake.create(name, schema, partition_by=...), which has more.",
+    )
+
+
+def transforms_of(jvm: Jvm, layout: Layout) -> Any:
+    """Return the partitions of a dataset as Spark's transforms."""
+    expressions = jvm.connector.expressions
+    to = expressions.Expressions
+    transforms = []
+    for function in layout.descriptor.partition_by:
+        source = function.source if function.takes_source else function.name
+        match function:
+            case Hash(buckets=buckets):
+                transforms.append(to.bucket(buckets, jvm.to_texts([source])))
+            case Date():
+                transforms.append(to.days(source))
+            case CalendarPart(part="year"):
+                transforms.append(to.years(source))
+            case DateFormat(format="yyyy-MM"):
+                transforms.append(to.months(source))
+            case DateFormat(format="yyyy-MM-dd-HH"):
+                transforms.append(to.hours(source))
+            case Identity():
+                transforms.append(to.identity(source))
+            case _ if not function.takes_source:
+                transforms.append(to.identity(source))
+            case _:
+                column = jvm.to_array(expressions.Expression, [to.column(source)])
+                transforms.append(to.apply(function.type_name, column))
+    return jvm.to_array(expressions.Transform, transforms)
+
+
+def check_same_partitions(
+    name: str, wanted: Sequence[PartitionFunction], existing: Sequence[PartitionFunction]
+) -> None:
+    """Check that a replaced table keeps its partitions; their names do not matter.
+
+    Raises:
+        InvalidInputError: They differ.
+    """
+    if [replace(one, name="level") for one in wanted] == [
+        replace(one, name="level") for one in existing
+    ]:
+        return
+    calls = (", ".join(one.call for one in functions) or "none" for functions in (existing, wanted))
+    before, after = calls
+    raise InvalidInputError(
+        f"Cannot replace {name!r}: its partitions are {before}, and the new ones are {after}.",
+        hint="Name the same partitions, or DROP TABLE … PURGE, which ends the history.",
+    )

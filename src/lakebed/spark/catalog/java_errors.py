@@ -1,0 +1,86 @@
+"""Errors on their way through the JVM: those of Lakebed reach the caller as they were raised."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import threading
+import uuid
+from collections import OrderedDict
+from typing import Any
+
+from lakebed.errors import LakebedError
+
+_MARK = re.compile(r"\[lakebed-error:([0-9a-f]{32})\]")
+_KEPT_ERRORS = 64
+_DEPTH = 20  # of causes
+
+_lock = threading.Lock()
+_errors: OrderedDict[str, LakebedError] = OrderedDict()
+
+
+class _Carried(logging.Filter):
+    """Keep errors that the caller gets out of the log of py4j, which would print their traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not getattr(error, "is_of_lakebed", False)
+
+
+def to_java_error(jvm: Any, error: LakebedError) -> Exception:
+    """Return an exception of Java that stands for an error, and brings it back to the caller.
+
+    Args:
+        jvm: The gateway's view of the JVM.
+        error: The error.
+    """
+    token = uuid.uuid4().hex
+    with _lock:
+        _errors[token] = error
+        if len(_errors) > _KEPT_ERRORS:
+            _errors.popitem(last=False)
+    text = f"{type(error).__name__}: {error} [lakebed-error:{token}]"
+    return raised_in_java(jvm.java.lang.IllegalArgumentException(text))
+
+
+def raised_in_java(exception: Any) -> Exception:
+    """Return an error whose exception of Java py4j raises in the JVM."""
+    from py4j.protocol import Py4JJavaError
+
+    error: Exception = Py4JJavaError("", exception)
+    error.is_of_lakebed = True  # type: ignore[attr-defined]  # read by the filter
+    return error
+
+
+def install_errors() -> None:
+    """Let PySpark raise the errors of this module as they were, once in a process."""
+    from pyspark.errors.exceptions import captured
+
+    before = captured.convert_exception
+    if hasattr(before, "of_lakebed"):
+        return
+
+    @functools.wraps(before)
+    def convert_exception(exception: Any) -> Exception:
+        # The JVM wraps what an interface does not declare.
+        if exception.getClass().getSimpleName() == "UndeclaredThrowableException":
+            exception = exception.getCause()
+        return _find_error(exception) or before(exception)
+
+    convert_exception.of_lakebed = True  # type: ignore[attr-defined]
+    captured.convert_exception = convert_exception  # type: ignore[assignment]  # our errors, too
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).addFilter(_Carried())
+
+
+def _find_error(exception: Any) -> LakebedError | None:
+    cause = exception
+    for _ in range(_DEPTH):
+        if cause is None:
+            return None
+        for token in _MARK.findall(str(cause.getMessage() or "")):
+            if token in _errors:
+                return _errors[token]
+        cause = cause.getCause()
+    return None

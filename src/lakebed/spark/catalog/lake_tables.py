@@ -1,0 +1,369 @@
+"""A dataset at one version, as a table of Spark's planner."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.model.predicate import Predicate
+from lakebed.plan.plan import ScanPlan
+from lakebed.plan.search import plan
+from lakebed.spark.catalog.columns import (
+    hidden_levels,
+    table_columns,
+    table_struct,
+    transforms_of,
+)
+from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
+from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.writes import LakeWriteBuilder
+from lakebed.state import history
+from lakebed.state.snapshot import Source
+from lakebed.state.state import State
+from lakebed.state.updates import schemas_of
+
+if TYPE_CHECKING:
+    from lakebed.store.base import Store
+
+VERSION_PROPERTY = "lakebed.version"  # shown among the properties of a table
+KEPT_VERSIONS = 64  # versions of tables whose objects of the JVM are kept
+
+
+class HasVerbs(Protocol):
+    """A view of a dataset, which a statement changes."""
+
+    def delete(self, *, base: int | None = None) -> object:
+        """Delete the rows of the view."""
+
+    def overwrite(self, data: Any, *, base: int | None = None) -> object:
+        """Replace the rows of the view."""
+
+
+class CatalogDataset(Protocol):
+    """A dataset, whose verbs carry out statements."""
+
+    _source: Source
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def at(self, *, version: int | None = None, time: Any = None) -> CatalogDataset:
+        """Return an earlier version of it."""
+
+    def append(self, data: Any, run: str | None = None) -> object:
+        """Add rows."""
+
+    def rerun(self, data: Any, run: str) -> object:
+        """Replace the rows of a run."""
+
+    def overwrite(
+        self,
+        data: Any,
+        view: Any = None,
+        *,
+        run: str | None = None,
+        unknown: Any = "reject",
+        types: Any = "strict",
+        base: int | None = None,
+    ) -> object:
+        """Replace the rows of a view."""
+
+    def delete(self, view: Any = None, *, base: int | None = None) -> object:
+        """Delete rows."""
+
+    def where(self, predicate: Any) -> HasVerbs:
+        """Return a view of some rows."""
+
+    def evolve(self, descriptor: Callable[[DatasetDescriptor], DatasetDescriptor]) -> object:
+        """Change the descriptor."""
+
+
+class CatalogRepository(Protocol):
+    """A repository, whose datasets are tables."""
+
+    _storage_options: Mapping[str, str]
+
+    @property
+    def store(self) -> Store:
+        """The store of the datasets."""
+
+    def open(self, name: str) -> CatalogDataset:
+        """Open a dataset."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a dataset of this name."""
+
+    def list(self) -> list[str]:
+        """Return the names of all datasets."""
+
+    def create(self, name: str, schema: object) -> CatalogDataset:
+        """Create an empty dataset."""
+
+    def drop(self, name: str, *, if_missing: Any = "error") -> bool:
+        """Delete a dataset."""
+
+    def _write_new(
+        self, name: str, data: object, options: Mapping[str, Any], run: str | None
+    ) -> object:
+        """Create a dataset with its first rows."""
+
+
+class TableVersion:
+    """One version of a dataset, with what Spark's planner asks for made once.
+
+    Attributes:
+        dataset: The dataset; pinned if the query names a version.
+        storage: Options of the store, for the workers of the format `lakebed`.
+        lists: Lists of files that Spark has looked at.
+        store: The store of the dataset.
+        state: The version.
+        layout: Its layout.
+        uri: Address of the dataset.
+        columns: Columns of the table.
+        hidden: Columns that `*` leaves out.
+        types: Types of all columns that a condition may name.
+        schema: The table's columns, as Spark's JVM has them.
+        columns_of_jvm: The same one by one; None until a query needs them.
+    """
+
+    def __init__(
+        self,
+        jvm: Jvm,
+        dataset: CatalogDataset,
+        state: State,
+        storage: Mapping[str, str],
+        lists: FileLists,
+    ) -> None:
+        """Keep the state of a dataset."""
+        source = dataset._source
+        self._jvm = jvm
+        self.dataset = dataset
+        self.storage = storage
+        self.lists = lists
+        self.is_pinned = source.pinned is not None
+        self.store = source.store
+        self.state = state
+        self.layout = self.state.layout
+        self.uri = f"{self.store.uri}/{dataset.name}"
+        self.columns_of_jvm: Any = None
+        self.columns = table_columns(self.layout)
+        self.hidden = hidden_levels(self.layout)
+        self.types = self.layout.predicate_types
+        self.schema = jvm.to_schema(table_struct(self.layout, self.columns))
+
+    @property
+    def name(self) -> str:
+        """Name of the dataset."""
+        return self.dataset.name
+
+    @functools.cached_property
+    def transforms(self) -> Any:
+        """The partitions as Spark's JVM has them."""
+        return transforms_of(self._jvm, self.layout)
+
+    @functools.cached_property
+    def metadata_columns(self) -> Any:
+        """The hidden columns as Spark's JVM has them."""
+        schema = self._jvm.to_schema(table_struct(self.layout, self.hidden))
+        return self._jvm.to_array(
+            self._jvm.connector.catalog.MetadataColumn,
+            [
+                Made(
+                    self._jvm,
+                    "connector.catalog.MetadataColumn",
+                    name=field.name,
+                    dataType=field.dataType,
+                    isNullable=lambda: True,
+                    comment=lambda: None,
+                    metadataInJSON=lambda: None,
+                    transform=lambda: None,
+                )
+                for field in schema.fields()
+            ],
+        )
+
+    @functools.cached_property
+    def no_constraints(self) -> Any:
+        """An empty array: the checks of a dataset are not Spark's."""
+        return self._jvm.to_array(self._jvm.connector.catalog.constraints.Constraint, ())
+
+    @functools.cached_property
+    def held_columns(self) -> Mapping[int, frozenset[str]]:
+        """Columns of data files by the number of their schema, read from the history."""
+        entries = history.read_bare(self.store, self.state.lists.history)
+        return {
+            number: frozenset(field.stored_name for field in schema)
+            for number, schema in schemas_of(entries, self.name).items()
+        }
+
+    def choose(self, predicate: Predicate) -> ScanPlan:
+        """Choose the files that may have rows for which a predicate is true.
+
+        Cost:
+            See `lakebed.plan.search.plan`.
+        """
+        return plan(self.state, predicate, requests=0, store=self.store)
+
+
+# Verbs of Python for statements that the catalog does not take.
+_VERBS = {"UPDATE": "update_rows", "MERGE": "merge", "DELETE": "delete"}
+
+
+def statement_error(statement: str, name: str, why: str = "") -> LakebedError:
+    """Return the error of a statement that the catalog does not take.
+
+    Args:
+        statement: First word of the statement.
+        name: Name of the dataset.
+        why: Reason, if it is the condition.
+    """
+    return InvalidInputError(
+        f"The catalog does not take this {statement} of {name!r}{why}.",
+        hint="Give the statement, with the dataset's name alone, to lake.sql(text, spark, "
+        f"write=True); or call lake[{name!r}].{_VERBS[statement]}(...).",
+    )
+
+
+class LakeTable(Proxied):
+    """A dataset as a table: equal across versions, so that Spark refreshes what it has cached."""
+
+    Java = interfaces(
+        "connector.catalog.SupportsRead",
+        "connector.catalog.SupportsWrite",
+        "connector.catalog.SupportsRowLevelOperations",
+        "connector.catalog.SupportsDeleteV2",
+        "connector.catalog.SupportsMetadataColumns",
+    )
+
+    def __init__(self, jvm: Jvm, title: str, opened: TableVersion) -> None:
+        """Keep a version.
+
+        Args:
+            jvm: The JVM of the session.
+            title: Name with the catalog's, for Spark's messages.
+            opened: The version.
+        """
+        super().__init__(jvm)
+        self._title = title
+        self._opened = opened
+        pin = f"@{opened.state.version}" if opened.is_pinned else ""
+        self._key = f"LakeTable({opened.uri}{pin})"
+
+    def name(self) -> str:
+        """Return the name that Spark shows."""
+        return self._title
+
+    def id(self) -> None:
+        """Return no id: a table that was dropped and created again has another history."""
+
+    def version(self) -> str:
+        """Return the version."""
+        return str(self._opened.state.version)
+
+    def schema(self) -> Any:
+        """Return the columns."""
+        return self._opened.schema
+
+    def columns(self) -> Any:
+        """Return the columns, one by one."""
+        if self._opened.columns_of_jvm is None:
+            self._opened.columns_of_jvm = self._jvm.call_default(self, "columns", ())
+        return self._opened.columns_of_jvm
+
+    def constraints(self) -> Any:
+        """Return no constraints."""
+        return self._opened.no_constraints
+
+    def partitioning(self) -> Any:
+        """Return the partitions."""
+        return self._opened.transforms
+
+    def properties(self) -> Any:
+        """Return the properties, with what Spark shows of each table."""
+        own = {name: str(text) for name, text in self._opened.state.descriptor.properties.items()}
+        shown = {
+            "provider": "lakebed",
+            "location": self._opened.uri,
+            "is_managed_location": "true",  # SHOW CREATE TABLE leaves the location out
+            VERSION_PROPERTY: self.version(),
+        }
+        return self._jvm.to_map({**own, **shown})
+
+    def capabilities(self) -> Any:
+        """Return the kinds of reads and writes."""
+        return self._jvm.capabilities(
+            "BATCH_READ",
+            "V1_BATCH_WRITE",
+            "BATCH_WRITE",
+            "TRUNCATE",
+            "OVERWRITE_BY_FILTER",
+            "OVERWRITE_DYNAMIC",
+        )
+
+    def metadataColumns(self) -> Any:
+        """Return the columns that a query may name, but `*` leaves out."""
+        return self._opened.metadata_columns
+
+    def canRenameConflictingMetadataColumns(self) -> bool:
+        """Return False: hidden columns keep their names."""
+        return False
+
+    def newScanBuilder(self, _options: Any) -> Any:
+        """Return the builder of a read."""
+        return LakeScanBuilder(self._jvm, self._opened)
+
+    def newWriteBuilder(self, info: Any) -> Any:
+        """Return the builder of a write."""
+        return LakeWriteBuilder(self._jvm, self._opened, info)
+
+    def newRowLevelOperationBuilder(self, info: Any) -> Any:
+        """Refuse UPDATE and MERGE; a DELETE is refused later, unless `deleteWhere` can do it."""
+        command = info.command()
+        if command.toString() != "DELETE":
+            raise statement_error(command.toString(), self._opened.name)
+
+        def refuse(_argument: Any) -> Any:
+            why = ": its condition is not one of columns and constants alone"
+            raise statement_error("DELETE", self._opened.name, why)
+
+        no_references = self._jvm.to_references(())
+        operation = Made(
+            self._jvm,
+            "connector.write.RowLevelOperation",
+            command=lambda: command,
+            description=lambda: "delete",
+            requiredMetadataAttributes=lambda: no_references,
+            newScanBuilder=refuse,
+            newWriteBuilder=refuse,
+        )
+        return Made(self._jvm, "connector.write.RowLevelOperationBuilder", build=lambda: operation)
+
+    def canDeleteWhere(self, predicates: Any) -> bool:
+        """Return True.
+
+        Raises:
+            InvalidInputError: Lakebed's own DELETE could delete other rows than the condition names.
+        """
+        self._condition(predicates)
+        return True
+
+    def deleteWhere(self, predicates: Any, *_options: Any) -> None:
+        """Delete rows, as `View.delete`."""
+        view = self._opened.dataset.where(self._condition(predicates))
+        view.delete(base=self._opened.state.version)
+
+    def truncateTable(self, *_options: Any) -> bool:
+        """Delete all rows; the history stays."""
+        self._opened.dataset.delete(self._opened.dataset, base=self._opened.state.version)
+        return True
+
+    def _condition(self, predicates: Any) -> Predicate:
+        condition = find_exact(self._jvm.find_filters(predicates), self._opened.types)
+        if condition is None:
+            why = ": its condition is not one of columns without floats, and constants, alone"
+            raise statement_error("DELETE", self._opened.name, why)
+        return condition

@@ -1,0 +1,446 @@
+"""Reads of a table: our plan chooses the files, and Spark's own Parquet reader reads them.
+
+Files that this reader would read wrongly are read by the format `lakebed`, in Python, without a
+choice of files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakebed.arrow.older import OlderFiles
+from lakebed.common.redaction import STORAGE_PREFIX
+from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
+from lakebed.model.schema import Kind, Primitive, Schema, Type
+from lakebed.plan.plan import ScanPlan
+from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.connector import find_unreachable
+from lakebed.spark.file_lists import STRICT_OPTIONS, FileList
+from lakebed.spark.jvm_filters import said_by_jvm
+from lakebed.spark.native_read import find_obstacle, find_odd, struct_of
+from lakebed.spark.planned_frame import read_frame
+from lakebed.spark.types import struct_type
+from lakebed.spark.uncertain_dates import columns_with_uncertain_dates
+from lakebed.state import file_table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from lakebed.spark.catalog.lake_tables import TableVersion
+
+_KEPT_LISTS = 16  # lists of files that Spark has looked at; files never change
+_FLOATS = (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
+# Wider types that Spark's reader makes of those in older files.
+_WIDENED_BY_SPARK = {
+    (Primitive(Kind.INT), Primitive(Kind.LONG)),
+    (Primitive(Kind.INT), Primitive(Kind.DOUBLE)),
+    (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE)),
+}
+
+
+def find_exact(filters: Iterable[Any] | None, types: Mapping[str, Type]) -> Predicate | None:
+    """Return the predicate that is true for the same rows as filters; None if there is none.
+
+    A weaker predicate is enough to choose files. It would delete rows that a statement keeps.
+
+    Args:
+        filters: Filters of Spark's JVM, all of which hold; None if some are unknown.
+        types: Types of the columns that a predicate may name.
+    """
+    if filters is None:
+        return None
+    sides = [_find_exact(condition, types) for condition in filters]
+    known = [side for side in sides if side is not None]
+    return all_of(known) if len(known) == len(sides) else None
+
+
+def _find_exact(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
+    match condition.productPrefix():
+        case "AlwaysTrue":
+            return TRUE
+        case "AlwaysFalse":
+            return FALSE
+        case "And" | "Or" as operator:
+            sides = [_find_exact(side, types) for side in (condition.left(), condition.right())]
+            known = [side for side in sides if side is not None]
+            if len(known) < len(sides):
+                return None
+            return all_of(known) if operator == "And" else any_of(known)
+    # NaN is greater than every number in Spark; our predicates leave it out.
+    if any(types.get(name) in _FLOATS for name in _names_of(condition)):
+        return None
+    return said_by_jvm(condition, types)
+
+
+def _names_of(condition: Any) -> set[str]:
+    return {str(name).replace("`", "") for name in condition.references()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeColumns:
+    """Columns as Spark's own reader reads them: those of the files, then those of the path.
+
+    Attributes:
+        names: The columns, in the order of the reader.
+        read: The columns with their names in the files, and the levels of the path.
+        wanted: Columns of the query, with the same names.
+        root: Directory of the levels; None if no level is asked for.
+        unpushed: Columns whose filters must not drop row groups.
+    """
+
+    names: tuple[str, ...]
+    read: StructType
+    wanted: StructType
+    root: str | None
+    unpushed: frozenset[str]
+
+
+def find_native_columns(
+    jvm: Jvm, opened: TableVersion, chosen: ScanPlan, names: Sequence[str]
+) -> NativeColumns | None:
+    """Return how Spark's own reader reads columns of files; None if it would read some wrongly."""
+    from pyspark.sql.types import StructType
+
+    layout = opened.layout
+    plan = replace(chosen, residual=None)  # Spark filters the rows
+    if find_obstacle(opened.store, plan, names) or any(find_odd(file) for file in plan.files):
+        return None
+    if find_unreachable(jvm.spark, opened.store, plan.files[0].key, retry=False):
+        return None
+    stored = [name for name in layout.stored_schema.names if name in names]
+    levels = [name for name in layout.partition_types if name in names and name not in stored]
+    if len(stored) + len(levels) < len(names) or (levels and not _is_ascii(plan)):
+        return None
+    widened: set[str] = set()
+    for number in {file.schema_number for file in plan.files}:
+        reading = OlderFiles.of(layout, number).for_columns(stored).reading
+        if reading.rebuilt or any(value is not None for value in reading.constants.values()):
+            return None
+        if reading.constants:
+            # A field that was dropped and added again: files may hold values of the former one.
+            held = opened.held_columns.get(number or 0)
+            lacking = {layout.stored_schema.stored_name(name) for name in reading.constants}
+            if held is None or not held.isdisjoint(lacking):
+                return None
+        for name, former in reading.promoted.items():
+            if (former, layout.column_types[name]) not in _WIDENED_BY_SPARK:
+                return None
+            widened.add(name)
+    # A file without a column of its schema gives null, as the constant that is asked for.
+    held_names = {name: layout.stored_schema.stored_name(name) for name in stored}
+    if stored:
+        columns = {held_names[field.name]: field for field in struct_of(plan, stored).fields}
+    else:  # Spark cannot count the rows of a file without a column
+        first = OlderFiles.of(layout, plan.files[0].schema_number).countable_fields()
+        columns = {field.name: field for field in struct_type(Schema(fields=first)).fields}
+    dates = columns_with_uncertain_dates(
+        jvm.spark,
+        opened.store,
+        plan,
+        {held: layout.column_types[name] for name, held in held_names.items()},
+    )
+    floats = {name for name, type_ in opened.types.items() if type_ in _FLOATS}
+    renamed = {name for name, held in held_names.items() if name != held}
+    uncertain = {name for name, held in held_names.items() if held in dates}
+    wanted = StructType()
+    for name in stored:
+        wanted = wanted.add(held_names[name], columns[held_names[name]].dataType, True)  # noqa: FBT003
+    read = StructType(list(wanted.fields)) if stored else StructType(list(columns.values()))
+    if levels:
+        known = struct_of(plan, list(layout.partition_types))
+        for field in known.fields:
+            if field.name not in read.names:
+                read = read.add(field.name, field.dataType, True)  # noqa: FBT003 - Spark's signature
+        for name in levels:
+            wanted = wanted.add(name, read[name].dataType, True)  # noqa: FBT003
+    return NativeColumns(
+        names=(*stored, *levels),
+        read=read,
+        wanted=wanted,
+        root=f"{layout.name}/{layout.table}" if levels else None,
+        unpushed=frozenset({*floats, *renamed, *uncertain, *widened}),
+    )
+
+
+def _is_ascii(plan: ScanPlan) -> bool:
+    """Return whether Spark reads names and values of the path as they are."""
+    texts: set[str] = set(plan.layout.partition_types)
+    for file in plan.files:
+        texts.update(value for value in file.partition.values() if isinstance(value, str))
+    return all(text.isascii() for text in texts)
+
+
+class FileLists:
+    """Lists of files that Spark has looked at, for repeated queries of a session."""
+
+    def __init__(self) -> None:
+        """Keep none yet."""
+        self._relations: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, jvm: Jvm, files: FileList) -> Any:
+        """Return Spark's relation of some files.
+
+        Cost:
+            That of `FileList.read`, unless the list is kept.
+        """
+        key = (files.store.uri, tuple(files.keys), files.schema.json(), files.root)
+        with self._lock:
+            relation = self._relations.get(key)
+        if relation is None:
+            frames = (files.read(jvm.spark, way) for way in files.ways(jvm.spark))
+            frame: Any = next(frame for frame in frames if not isinstance(frame, str))
+            relation = frame._jdf.queryExecution().analyzed().relation()
+        with self._lock:
+            self._relations[key] = relation
+            self._relations.move_to_end(key)
+            if len(self._relations) > _KEPT_LISTS:
+                self._relations.popitem(last=False)
+        return relation
+
+
+def local_rows(jvm: Jvm, frame: Any) -> Any:
+    """Return a scan of rows that the driver has."""
+    schema = jvm.to_schema(frame.schema)
+    return Made(
+        jvm,
+        "connector.read.LocalScan",
+        readSchema=lambda: schema,
+        rows=lambda: jvm.rows_of(frame),
+        description=lambda: "lakebed rows",
+        supportedCustomMetrics=lambda: jvm.no_metrics[0],
+        reportDriverMetrics=lambda: jvm.no_metrics[1],
+    )
+
+
+class LakeScanBuilder(Proxied):
+    """Receives the filters and columns of a query while Spark plans it."""
+
+    Java = interfaces(
+        "internal.connector.SupportsPushDownCatalystFilters",
+        "connector.read.SupportsPushDownRequiredColumns",
+    )
+
+    def __init__(self, jvm: Jvm, opened: TableVersion) -> None:
+        """Begin with all columns and no filter."""
+        super().__init__(jvm)
+        self._opened = opened
+        self._required = opened.schema
+        self._predicate: Predicate = TRUE
+        self._pushed: list[tuple[Any, set[str]]] = []
+
+    def pushFilters(self, expressions: Any) -> Any:
+        """Derive a condition on files from filters; Spark applies all of them to rows."""
+        said = []
+        for number in range(expressions.size()):
+            expression = expressions.apply(number)
+            condition = self._jvm.find_filter(expression)
+            if condition is not None:
+                said.append(said_by_jvm(condition, self._opened.types))
+                self._pushed.append((expression, _names_of(condition)))
+        self._predicate = all_of([predicate for predicate in said if predicate is not None])
+        return expressions
+
+    def pushedFilters(self) -> Any:
+        """Return no filter: Spark applies all of them."""
+        return self._jvm.to_array(self._jvm.connector.expressions.filter.Predicate, ())
+
+    def pruneColumns(self, required: Any) -> None:
+        """Take the columns of the query."""
+        self._required = required
+
+    def build(self) -> Any:
+        """Return the scan."""
+        jvm, opened = self._jvm, self._opened
+        names = tuple(self._required.fieldNames())
+        chosen = opened.choose(self._predicate)
+        if not (chosen.files and opened.store.is_shared):
+            columns = names or opened.columns[:1]
+            return local_rows(jvm, read_frame(jvm.spark, opened.store, chosen, columns))
+        native = find_native_columns(jvm, opened, chosen, names)
+        if native is None:
+            return _scan_in_python(jvm, opened, names)
+        return LakeScan(jvm, opened, self._predicate, chosen, native, self._pushed)
+
+
+def _scan_in_python(jvm: Jvm, opened: TableVersion, names: Sequence[str]) -> Any:
+    """Return Spark's scan of the format `lakebed`, of the whole version."""
+    columns = names or opened.columns[:1]  # the format has no rows without columns
+    options = {
+        "path": opened.uri,
+        "version": str(opened.state.version),
+        **{f"{STORAGE_PREFIX}{name}": value for name, value in opened.storage.items()},
+    }
+    schema = jvm.to_schema(struct_of(opened.choose(TRUE), columns))
+    builder = jvm.source_table(options, schema).newScanBuilder(jvm.to_options(options))
+    return builder.build()
+
+
+class LakeScan(Proxied):
+    """Spark's Parquet scan of planned files, with the number of their rows."""
+
+    Java = interfaces(
+        "connector.read.SupportsReportStatistics",
+        "connector.read.SupportsRuntimeV2Filtering",
+    )
+
+    def __init__(
+        self,
+        jvm: Jvm,
+        opened: TableVersion,
+        predicate: Predicate,
+        chosen: ScanPlan,
+        native: NativeColumns,
+        pushed: Sequence[tuple[Any, set[str]]],
+    ) -> None:
+        """Keep a plan.
+
+        Args:
+            jvm: The JVM of the session.
+            opened: Version of the table.
+            predicate: A condition that the filters of the query imply.
+            chosen: The files.
+            native: The columns.
+            pushed: Filters of the query, and the columns that each names.
+        """
+        super().__init__(jvm)
+        self._opened = opened
+        self._condition = self._predicate = predicate
+        self._chosen = chosen
+        self._native = native
+        stored = set(native.wanted.names) - native.unpushed
+        self._filters = [
+            expression
+            for expression, names in pushed
+            if all(name.partition(".")[0] in stored for name in names)
+            and native.unpushed.isdisjoint(names)
+        ]
+        named = struct_of(chosen, native.names) if native.names else native.wanted
+        self._schema = jvm.to_schema(named)
+        self._first: Any = None  # Spark keeps the reader of the first plan
+        self._last: Any = None
+        self._set_key()
+
+    def _set_key(self) -> None:
+        self._key = (
+            f"LakeScan({self._opened.uri}@{self._opened.state.version}, {self._predicate}, "
+            f"{self._native.names}, {[expression.toString() for expression in self._filters]})"
+        )
+
+    def readSchema(self) -> Any:
+        """Return the columns in the order of the reader: those of files, then those of the path."""
+        return self._schema
+
+    def description(self) -> str:
+        """Return the text that plans show."""
+        opened = self._opened
+        return (
+            f"lakebed {opened.name} version {opened.state.version}, "
+            f"{len(self._chosen.files)} of {opened.state.live.count} files"
+        )
+
+    def columnarSupportMode(self) -> Any:
+        """Return the mode of a reader that decides for each partition."""
+        return self._jvm.by_partition
+
+    def supportedCustomMetrics(self) -> Any:
+        """Return no metrics."""
+        return self._jvm.no_metrics[0]
+
+    def reportDriverMetrics(self) -> Any:
+        """Return no metrics."""
+        return self._jvm.no_metrics[1]
+
+    def toBatch(self) -> Any:
+        """Return Spark's batch; after a filter at run time, that of the remaining files."""
+        if self._first is None:
+            self._first = self._last = self._scan()
+        elif self._last is None:
+            self._last = self._scan() if self._chosen.files else self._without_files()
+        return self._last.toBatch()
+
+    def _scan(self) -> Any:
+        jvm, opened, native = self._jvm, self._opened, self._native
+        files = FileList(
+            store=opened.store,
+            keys=tuple(file.key for file in self._chosen.files),
+            schema=native.read,
+            root=native.root,
+        )
+        relation = opened.lists.find(jvm, files)
+        builder = jvm.sources.v2.parquet.ParquetScanBuilder(
+            jvm.session,
+            relation.location(),
+            jvm.to_schema(native.read),
+            relation.dataSchema(),
+            jvm.to_options(STRICT_OPTIONS),
+        )
+        builder.pruneColumns(jvm.to_schema(native.wanted))
+        builder.pushFilters(jvm.to_seq(self._filters))
+        return builder.build()
+
+    def _without_files(self) -> Any:
+        jvm, first = self._jvm, self._first.toBatch()
+        nothing = jvm.to_array(jvm.connector.read.InputPartition, ())
+        batch = Made(
+            jvm,
+            "connector.read.Batch",
+            planInputPartitions=lambda: nothing,
+            createReaderFactory=first.createReaderFactory,
+        )
+        return Made(jvm, "connector.read.Scan", readSchema=self.readSchema, toBatch=lambda: batch)
+
+    def estimateStatistics(self) -> Any:
+        """Return the number of rows in the files, from the file table, and the bytes of the columns.
+
+        Cost:
+            One GET for each segment of the file table, unless the process has read it before.
+        """
+        jvm, rows = self._jvm, self._count_rows()
+        numbers = jvm.java.util.OptionalLong
+        number, size = numbers.empty(), numbers.empty()  # then Spark expects very many
+        if rows is not None:
+            number, size = numbers.of(rows), numbers.of(max(1, rows * self._schema.defaultSize()))
+        no_columns = jvm.to_map({})
+        return Made(
+            jvm,
+            "connector.read.Statistics",
+            numRows=lambda: number,
+            sizeInBytes=lambda: size,
+            columnStats=lambda: no_columns,
+        )
+
+    def _count_rows(self) -> int | None:
+        """Return the number of rows in the files; None if one is not recorded."""
+        opened, files = self._opened, self._chosen.files
+        segments = self._chosen.file_table or opened.state.lists.files
+        labels = [file.label for file in files if file.row_count is None]
+        recorded = file_table.read_counts(opened.store, segments, labels) if labels else {}
+        counts = [
+            recorded.get(file.label, (None, 0))[0] if file.row_count is None else file.row_count
+            for file in files
+        ]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def filterAttributes(self) -> Any:
+        """Return the columns whose values Spark may pass while a query runs."""
+        return self._jvm.to_references(self._native.names)
+
+    def filter(self, predicates: Any) -> None:
+        """Choose fewer files, by values that Spark has found while the query runs."""
+        if self._first is None:
+            self.toBatch()
+        said = [
+            said_by_jvm(condition, self._opened.types)
+            for condition in self._jvm.find_filters(predicates) or ()
+        ]
+        known = [predicate for predicate in said if predicate is not None]
+        # Of the query's own condition: another part of a plan may have passed other values before.
+        self._predicate = all_of([self._condition, *known])
+        self._chosen, self._last = self._opened.choose(self._predicate), None
+        self._set_key()

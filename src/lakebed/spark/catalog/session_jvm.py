@@ -1,0 +1,262 @@
+"""The JVM of a classic session: conversions, and Python objects that implement interfaces of Java.
+
+A call from the JVM costs little. A call into it takes a tenth of a millisecond, so objects of the
+JVM are made once and kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lakebed.errors import LakebedError
+from lakebed.spark.catalog.java_errors import raised_in_java, to_java_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_PACKAGE = "org.apache.spark.sql"
+
+
+class Jvm:
+    """The JVM of a session.
+
+    Attributes:
+        spark: The session.
+        gateway: Its gateway.
+        java: The package `java`.
+        connector: The package of Spark's interfaces for catalogs and sources.
+        sources: The package of Spark's own sources.
+        sql: The package `org.apache.spark.sql`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look up the packages.
+
+        Args:
+            spark: A classic session.
+        """
+        context: Any = spark.sparkContext
+        session: Any = spark
+        self.spark = spark
+        self.session = session._jsparkSession
+        self.gateway = context._gateway
+        self.root: Any = session._jvm
+        self.java = self.root.java
+        self.sql = self.root.org.apache.spark.sql
+        self.connector = self.sql.connector
+        self.sources = self.sql.execution.datasources
+        self._strategy = getattr(getattr(self.sources, "DataSourceStrategy$"), "MODULE$")
+        self._lookup = getattr(getattr(self.sources, "DataSource$"), "MODULE$")
+        self._defaults: dict[tuple[str, int, tuple[str, ...]], Any] = {}
+
+    def to_array(self, class_: Any, items: Iterable[Any]) -> Any:
+        """Return items as an array of a class of Java."""
+        items = list(items)
+        array = self.gateway.new_array(class_, len(items))
+        for position, item in enumerate(items):
+            # Assignment to an array of py4j does not take a Python object.
+            self.java.lang.reflect.Array.set(array, position, item)
+        return array
+
+    def to_texts(self, texts: Iterable[str]) -> Any:
+        """Return texts as an array of Java."""
+        return self.to_array(self.java.lang.String, texts)
+
+    def to_set(self, items: Iterable[Any]) -> Any:
+        """Return items as a set of Java."""
+        made = self.java.util.HashSet()
+        for item in items:
+            made.add(item)
+        return made
+
+    def to_map(self, items: Mapping[str, Any]) -> Any:
+        """Return a mapping as a map of Java."""
+        made = self.java.util.HashMap()
+        for name, value in items.items():
+            made.put(name, value)
+        return made
+
+    def to_options(self, items: Mapping[str, str]) -> Any:
+        """Return options as Spark passes them to a source."""
+        return self.sql.util.CaseInsensitiveStringMap(self.to_map(items))
+
+    def to_seq(self, items: Iterable[Any]) -> Any:
+        """Return items as a sequence of Scala."""
+        return self.root.PythonUtils.toSeq(list(items))
+
+    def to_schema(self, struct: StructType) -> Any:
+        """Return a schema as Spark's JVM has it."""
+        return self.sql.types.DataType.fromJson(struct.json())
+
+    def to_references(self, names: Iterable[str]) -> Any:
+        """Return names of top-level columns as references."""
+        to = self.connector.expressions
+        # `Expressions.column` would parse the name.
+        references = [to.FieldReference(self.to_seq([name])) for name in names]
+        return self.to_array(to.NamedReference, references)
+
+    @functools.cached_property
+    def no_metrics(self) -> tuple[Any, Any]:
+        """Empty arrays of the metrics of a scan and of its driver."""
+        metric = self.connector.metric
+        return (
+            self.to_array(metric.CustomMetric, ()),
+            self.to_array(metric.CustomTaskMetric, ()),
+        )
+
+    @functools.cached_property
+    def by_partition(self) -> Any:
+        """The mode in which each partition has its own way of reading: rows or columns."""
+        modes = getattr(self.connector.read, "Scan$ColumnarSupportMode")
+        return modes.PARTITION_DEFINED
+
+    @functools.lru_cache  # noqa: B019 - lives as long as its session
+    def capabilities(self, *names: str) -> Any:
+        """Return capabilities of a table by their names."""
+        return self.to_set(getattr(self.connector.catalog.TableCapability, name) for name in names)
+
+    def rows_of(self, frame: DataFrame) -> Any:
+        """Return rows that the driver has, in Spark's own form."""
+        planned: Any = frame
+        return planned._jdf.queryExecution().executedPlan().executeCollect()
+
+    def source_table(self, options: Mapping[str, str], schema: Any) -> Any:
+        """Return Spark's table of the format `lakebed`, which reads and writes in Python."""
+        source = self._lookup.lookupDataSourceV2("lakebed", self.session.sessionState().conf())
+        transforms = self.to_array(self.connector.expressions.Transform, ())
+        return source.get().getTable(schema, transforms, self.to_options(options))
+
+    def find_filter(self, expression: Any) -> Any:
+        """Return the filter that an expression of Spark's planner is; None if it is none."""
+        translated = self._strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
+        return translated.get() if translated.isDefined() else None
+
+    def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
+        """Return predicates in their older form, with column and value; None if one has none."""
+        convert = self.sql.internal.connector.PredicateUtils.toV1
+        filters = [convert(predicate) for predicate in predicates]
+        return [found.get() for found in filters] if all(f.isDefined() for f in filters) else None
+
+    def call_default(self, target: Proxied, name: str, arguments: tuple[Any, ...]) -> Any:
+        """Call the default method of an interface, also of a release that is newer than this module.
+
+        Raises:
+            AttributeError: The interfaces have no such method with an implementation.
+        """
+        interfaces = target.Java.implements
+        key = name, len(arguments), interfaces
+        if key not in self._defaults:
+            self._defaults[key] = self._find_default(*key)
+        method = self._defaults[key]
+        if method is None:
+            message = f"{target.toString()} has no method {name}"
+            raise AttributeError(message)
+        values = self.to_array(self.java.lang.Object, arguments)
+        return self.java.lang.reflect.InvocationHandler.invokeDefault(target, method, values)
+
+    def _find_default(self, name: str, count: int, interfaces: tuple[str, ...]) -> Any:
+        for interface in interfaces:
+            for method in self.java.lang.Class.forName(interface).getMethods():
+                is_meant = method.getName() == name and method.getParameterCount() == count
+                if is_meant and method.isDefault():
+                    return method
+        return None
+
+
+def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method whose errors the JVM can pass on to the caller."""
+
+    @functools.wraps(method)
+    def answer(self: Proxied, *arguments: Any) -> Any:
+        from pyspark.errors.exceptions.captured import CapturedException
+
+        try:
+            return method(self, *arguments)
+        except LakebedError as error:
+            raise to_java_error(self._jvm.root, error) from error
+        except CapturedException as error:  # of Spark, from a job of ours
+            origin = getattr(error, "_origin", None)
+            if origin is None:
+                raise
+            raise raised_in_java(origin) from error
+
+    return answer
+
+
+@_answering
+def _call_default(target: Proxied, name: str, *arguments: Any) -> Any:
+    return target._jvm.call_default(target, name, arguments)
+
+
+def interfaces(*names: str) -> type:
+    """Return what py4j asks for: the interfaces that a Python object implements.
+
+    Args:
+        names: Names below `org.apache.spark.sql`.
+    """
+    return type("Java", (), {"implements": tuple(f"{_PACKAGE}.{name}" for name in names)})
+
+
+class Proxied:
+    """A Python object that Spark uses as an object of Java; absent methods are Java's defaults."""
+
+    Java: ClassVar[Any]
+    _numbers: ClassVar[Iterable[int]] = itertools.count(1)
+
+    def __init__(self, jvm: Jvm) -> None:
+        """Give the object a text of its own.
+
+        Args:
+            jvm: The JVM of its session.
+        """
+        self._jvm = jvm
+        self._key = f"{type(self).__name__}({next(iter(self._numbers))})"
+
+    def __init_subclass__(cls) -> None:
+        """Let the public methods pass errors on."""
+        for name, value in list(vars(cls).items()):
+            if callable(value) and not name.startswith("_") and name != "Java":
+                setattr(cls, name, _answering(value))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the default method of Java of that name."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return functools.partial(_call_default, self, name)
+
+    def toString(self) -> str:
+        """Return the text that is equal for equal objects."""
+        return self._key
+
+    def hashCode(self) -> int:
+        """Return a number that is equal for equal objects."""
+        return hash(self._key) % 2**31
+
+    def equals(self, other: Any) -> bool:
+        """Return whether another object has the same text."""
+        return other is self or (other is not None and other.toString() == self._key)
+
+
+class Made(Proxied):
+    """A small object of Java whose methods are functions."""
+
+    def __init__(self, jvm: Jvm, interface: str, **methods: Callable[..., Any]) -> None:
+        """Make the object.
+
+        Args:
+            jvm: The JVM of its session.
+            interface: Name of its interface below `org.apache.spark.sql`.
+            methods: Its methods by name.
+        """
+        super().__init__(jvm)
+        self.Java = interfaces(interface)  # type: ignore[misc]  # each object has its own
+        for name, method in methods.items():
+            setattr(self, name, functools.partial(_answering(_without_self(method)), self))
+
+
+def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _self, *arguments: method(*arguments)

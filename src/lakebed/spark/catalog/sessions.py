@@ -1,0 +1,192 @@
+"""Catalogs of the sessions of an application: put into each of them, and taken out again."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+from lakebed.common.html import facts_to_html
+from lakebed.common.shown import shown
+from lakebed.errors import InvalidInputError
+from lakebed.spark.callbacks import start_callbacks
+from lakebed.spark.catalog.java_errors import install_errors
+from lakebed.spark.catalog.lake_catalog import LakeCatalog
+from lakebed.spark.session import is_classic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakebed.spark.catalog.lake_tables import CatalogRepository
+
+# Interfaces of earlier releases have other forms. Those of 4.0 show no filters to a foreign source.
+_FIRST_RELEASE = (4, 3)
+_OF_SPARK = ("spark_catalog", "system", "session", "global_temp")
+
+_lock = threading.RLock()
+_attached: dict[tuple[str, str], AttachedCatalog] = {}  # by application and name
+
+
+class AttachedCatalog:
+    """A repository as a catalog of all classic sessions of an application.
+
+    A context manager, which detaches at the end of its block.
+    """
+
+    def __init__(self, spark: SparkSession, repository: CatalogRepository, name: str) -> None:
+        """Use `attach` instead."""
+        self._application = spark.sparkContext.applicationId
+        self._repository = repository
+        self._name = name
+        self._maps: list[Any] = []
+
+    @property
+    def name(self) -> str:
+        """Name of the catalog."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"<AttachedCatalog {self._name} of {self._repository.store.uri}>"
+
+    def _repr_html_(self) -> str:
+        return facts_to_html(f"Catalog {self._name}", {"repository": self._repository.store.uri})
+
+    def detach(self) -> None:
+        """Take the catalog out of all sessions; a second call does nothing."""
+        with _lock:
+            _attached.pop((self._application, self._name), None)
+            for catalogs in self._maps:
+                catalogs.remove(self._name)
+            self._maps = []
+
+    def _put_into(self, spark: SparkSession) -> None:
+        """Make the repository a catalog of a session, unless it is one."""
+        catalogs = _catalogs_of(spark)
+        if not catalogs.contains(self._name):
+            catalogs.put(self._name, LakeCatalog(spark, self._name, self._repository))
+            self._maps.append(catalogs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+
+def attach_catalog(
+    spark: SparkSession, repository: CatalogRepository, name: str, *, is_shared_host: bool
+) -> AttachedCatalog:
+    """Make a repository a catalog of a session, and of all sessions that Python meets later.
+
+    Args:
+        spark: A classic session.
+        repository: The repository.
+        name: Name of the catalog; a former catalog of this name that was attached is detached.
+        is_shared_host: Whether other processes of the machine may call it, if need be.
+
+    Raises:
+        InvalidInputError: The session, or its release of Spark, cannot have such a catalog; or the
+            name is taken.
+
+    Cost:
+        No request and no job; some calls into the JVM.
+    """
+    _check_session(spark)
+    with _lock:
+        context: Any = spark.sparkContext
+        former = _attached.get((context.applicationId, name))
+        if former is not None:
+            former.detach()
+        _check_name(spark, name)
+        why = start_callbacks(context._gateway)
+        if why and not is_shared_host:
+            raise InvalidInputError(
+                f"Other processes of this machine could call the catalog: {why}.",
+                hint="Give shared_host=True where no other user has an account; or attach views, "
+                "without catalog=.",
+            )
+        # For all callbacks of the application: exceptions of Java stay what they are.
+        context._gateway.callback_server_parameters.propagate_java_exceptions = True
+        install_errors()
+        _follow_sessions()
+        attached = AttachedCatalog(spark, repository, name)
+        attached._put_into(spark)
+        _attached[context.applicationId, name] = attached
+    return attached
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Check that a session can have a catalog whose objects are in this process.
+
+    Raises:
+        InvalidInputError: It cannot.
+    """
+    remedy = "Attach views instead: attach(spark, lake), without catalog=."
+    if not is_classic(spark):
+        raise InvalidInputError(
+            "A session of Spark Connect cannot have a catalog of this process.", hint=remedy
+        )
+    release = tuple(int(part) for part in spark.version.split(".")[:2])
+    if release < _FIRST_RELEASE:
+        raise InvalidInputError(
+            f"A catalog needs Spark 4.3 or newer; this is {spark.version}.", hint=remedy
+        )
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        raise InvalidInputError(
+            "PYSPARK_PIN_THREAD is set to false: errors of a catalog would be lost.",
+            hint=f"Leave it out. {remedy}",
+        )
+
+
+def _check_name(spark: SparkSession, name: object) -> None:
+    """Check that a catalog of this name is not one of Spark, or of another package.
+
+    Raises:
+        InvalidInputError: The name is taken, or is not valid.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        raise InvalidInputError(
+            f"catalog is {shown(name)}.", hint="Give letters, digits and _, such as 'lake'."
+        )
+    is_declared = spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
+    if name in _OF_SPARK or is_declared or _catalogs_of(spark).contains(name):
+        raise InvalidInputError(
+            f"The session has another catalog {name!r}.", hint="Choose another name."
+        )
+
+
+def _catalogs_of(spark: Any) -> Any:
+    """Return the map of a session's catalogs by name, which Spark fills when it meets a name."""
+    manager = spark._jsparkSession.sessionState().catalogManager()
+    class_ = manager.getClass()
+    while class_ is not None:
+        for field in class_.getDeclaredFields():
+            if field.getName() == "catalogs":
+                field.setAccessible(True)
+                return field.get(manager)
+        class_ = class_.getSuperclass()
+    raise InvalidInputError(
+        f"This Spark {spark.version} keeps its catalogs elsewhere.",
+        hint="Attach views instead: attach(spark, lake), without catalog=.",
+    )
+
+
+def _follow_sessions() -> None:
+    """Let each session that Python makes have the catalogs: `newSession`, that of `foreachBatch`."""
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.__init__
+    if hasattr(before, "of_lakebed"):
+        return
+
+    @functools.wraps(before)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        before(self, *args, **kwargs)
+        with _lock:
+            for (application, _), attached in list(_attached.items()):
+                if application == self.sparkContext.applicationId:
+                    attached._put_into(self)
+
+    begin.of_lakebed = True  # type: ignore[attr-defined]
+    SparkSession.__init__ = begin  # type: ignore[method-assign]

@@ -1,0 +1,32 @@
+"""Objects of a catalog have each method that Java's interfaces leave to them."""
+
+from typing import Any
+
+import pytest
+
+from lakebed.spark.catalog.lake_catalog import LakeCatalog
+from lakebed.spark.catalog.lake_tables import LakeTable
+from lakebed.spark.catalog.scans import LakeScan, LakeScanBuilder
+from lakebed.spark.catalog.session_jvm import Proxied
+from lakebed.spark.catalog.writes import LakeWriteBuilder, StagedLakeTable
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
+    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
+]
+
+CLASSES = [LakeCatalog, LakeTable, LakeScan, LakeScanBuilder, LakeWriteBuilder, StagedLakeTable]
+
+
+@pytest.mark.parametrize("class_", CLASSES, ids=lambda class_: class_.__name__)
+def test_each_abstract_method_is_there(spark: Any, class_: type[Proxied]):
+    names = {name for base in class_.__mro__ for name in vars(base)}
+    missing = set()
+    for interface in class_.Java.implements:
+        for method in spark._jvm.java.lang.Class.forName(interface).getMethods():
+            is_abstract = spark._jvm.java.lang.reflect.Modifier.isAbstract(method.getModifiers())
+            if is_abstract and method.getName() not in names:
+                missing.add(method.getName())
+
+    assert missing == set()

@@ -1,0 +1,632 @@
+"""Statements on the tables of a catalog: the rows that each gives, or the error that refuses it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.functions import expr
+
+import lakebed
+from lakebed.errors import (
+    InvalidInputError,
+    LakebedError,
+    PredicateError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
+    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
+]
+
+JANUARY = dt.date(2026, 1, 1)
+SCHEMA = pa.schema([("flight", pa.int64()), ("carrier", pa.string()), ("day", pa.date32())])
+
+
+def flights(numbers: range) -> pa.Table:
+    return pa.table(
+        {
+            "flight": list(numbers),
+            "carrier": ["UA" if number % 3 == 0 else "B6" for number in numbers],
+            "day": [JANUARY + dt.timedelta(days=number % 5) for number in numbers],
+        },
+        schema=SCHEMA,
+    )
+
+
+@pytest.fixture
+def lake(spark: Any, tmp_path: Path) -> Iterator[lakebed.Repository]:
+    lake = lakebed.open_repository(tmp_path)
+    lake.write("flights", flights(range(20)), run="first", partition_by="day")
+    with lakebed.spark.attach(spark, lake, catalog="lake"):
+        yield lake
+
+
+def rows(spark: Any, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements, and return the rows of the last one."""
+    frames = [spark.sql(statement) for statement in statements]
+    return [tuple(row) for row in frames[-1].collect()]
+
+
+class Case(NamedTuple):
+    """Statements, and the rows of the last one."""
+
+    statements: tuple[str, ...]
+    expected: list[tuple[Any, ...]]
+
+
+COUNT = "SELECT count(*) FROM lake.flights"
+NEW = "SELECT count(*), min(flight), max(flight) FROM lake.new"
+DAY_1 = "day = DATE '2026-01-01'"
+CASES = {
+    "select": Case(
+        ("SELECT flight, carrier, day FROM lake.flights WHERE flight = 3",),
+        [(3, "UA", dt.date(2026, 1, 4))],
+    ),
+    "star has the order of the fields": Case(
+        ("SELECT * FROM lake.flights WHERE flight = 3",), [(3, "UA", dt.date(2026, 1, 4))]
+    ),
+    "count": Case((COUNT,), [(20,)]),
+    "count of nothing": Case((f"{COUNT} WHERE day > DATE '2027-01-01'",), [(0,)]),
+    "level alone": Case(
+        ("SELECT DISTINCT day FROM lake.flights ORDER BY day LIMIT 2",),
+        [(JANUARY,), (dt.date(2026, 1, 2),)],
+    ),
+    "hidden batch": Case(
+        ("SELECT count(DISTINCT batch_id) FROM lake.flights WHERE batch_id > 0",), [(1,)]
+    ),
+    "version": Case(
+        (f"INSERT INTO lake.flights VALUES (100, 'X', {DAY_1[6:]})", f"{COUNT} VERSION AS OF 1"),
+        [(20,)],
+    ),
+    "current after an insert": Case(
+        (f"INSERT INTO lake.flights VALUES (100, 'X', {DAY_1[6:]})", COUNT), [(21,)]
+    ),
+    "timestamp": Case((f"{COUNT} TIMESTAMP AS OF current_timestamp()",), [(20,)]),
+    "show tables": Case(("SHOW TABLES IN lake",), [("", "flights", False)]),
+    "show namespaces": Case(("SHOW NAMESPACES IN lake",), []),
+    "show columns": Case(("SHOW COLUMNS IN lake.flights",), [("flight",), ("carrier",), ("day",)]),
+    "describe": Case(
+        ("DESCRIBE lake.flights",),
+        [
+            ("flight", "bigint", None),
+            ("carrier", "string", None),
+            ("day", "date", None),
+            ("# Partition Information", "", ""),
+            ("# col_name", "data_type", "comment"),
+            ("day", "date", None),
+        ],
+    ),
+    "property": Case(
+        (
+            "CREATE TABLE lake.new (n INT) TBLPROPERTIES ('team' = 'ops')",
+            "SHOW TBLPROPERTIES lake.new ('team')",
+        ),
+        [("team", "ops")],
+    ),
+    "use": Case(("USE lake", "SELECT count(*) FROM flights", "USE spark_catalog", COUNT), [(20,)]),
+    "create": Case(
+        (
+            "CREATE TABLE lake.new (flight BIGINT COMMENT 'key', at TIMESTAMP) USING lakebed "
+            "PARTITIONED BY (days(at), bucket(4, flight))",
+            "INSERT INTO lake.new SELECT id, timestamp_seconds(1767225600 + id * 3600) "
+            "FROM range(96)",
+            "SELECT count(*), count(DISTINCT at_day), count(DISTINCT flight_hash) FROM lake.new "
+            "WHERE at >= TIMESTAMP '2026-01-03 00:00:00' AND at < TIMESTAMP '2026-01-04 00:00:00'",
+        ),
+        [(24, 1, 4)],
+    ),
+    "create by other transforms": Case(
+        (
+            "CREATE TABLE lake.new (n INT, at TIMESTAMP) PARTITIONED BY (years(at), months(at), "
+            "hours(at))",
+            "INSERT INTO lake.new VALUES (1, TIMESTAMP '2026-03-04 05:06:07')",
+            "SELECT n, at_year, at_month, at_hour FROM lake.new",
+        ),
+        [(1, 2026, "2026-03", "2026-03-04-05")],
+    ),
+    "create what is there": Case(
+        ("CREATE TABLE IF NOT EXISTS lake.flights (n INT)", COUNT), [(20,)]
+    ),
+    "create what was shown": Case(
+        (
+            "CREATE TABLE lake.new LIKE lake.flights",
+            "INSERT INTO lake.new SELECT * FROM lake.flights",
+            NEW,
+        ),
+        [(20, 0, 19)],
+    ),
+    "default": Case(
+        (
+            "CREATE TABLE lake.new (n INT, a INT DEFAULT 7, b STRING DEFAULT 'it''s', c DATE)",
+            "INSERT INTO lake.new (n) VALUES (1)",
+            "SELECT * FROM lake.new",
+        ),
+        [(1, 7, "it's", None)],
+    ),
+    "create as select": Case(
+        ("CREATE TABLE lake.new PARTITIONED BY (day) AS SELECT * FROM lake.flights", NEW),
+        [(20, 0, 19)],
+    ),
+    "create as select of nothing": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT * FROM lake.flights WHERE flight < 0",
+            "SELECT count(*) FROM lake.new",
+        ),
+        [(0,)],
+    ),
+    "replace as select": Case(
+        (
+            "CREATE TABLE lake.new PARTITIONED BY (day) AS SELECT * FROM lake.flights",
+            "CREATE OR REPLACE TABLE lake.new PARTITIONED BY (day) AS "
+            "SELECT * FROM lake.new WHERE flight < 10",
+            NEW,
+        ),
+        [(10, 0, 9)],
+    ),
+    "replace keeps the history": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT * FROM lake.flights",
+            "CREATE OR REPLACE TABLE lake.new AS SELECT 1L AS flight",
+            "SELECT count(*) FROM lake.new VERSION AS OF 1",
+        ),
+        [(20,)],
+    ),
+    "replace with other columns": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT flight, carrier FROM lake.flights",
+            "REPLACE TABLE lake.new AS SELECT flight, 'x' AS note FROM lake.flights "
+            "WHERE flight < 2",
+            "SELECT * FROM lake.new ORDER BY flight",
+        ),
+        [(0, "x"), (1, "x")],
+    ),
+    "replace without rows": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT flight, carrier FROM lake.flights",
+            "REPLACE TABLE lake.new (flight BIGINT, carrier STRING)",
+            "SELECT count(*) FROM lake.new",
+        ),
+        [(0,)],
+    ),
+    "insert by name": Case(
+        (
+            "INSERT INTO lake.flights BY NAME SELECT 'N' AS carrier, 100L AS flight, "
+            "DATE '2026-02-01' AS day",
+            "SELECT * FROM lake.flights WHERE flight = 100",
+        ),
+        [(100, "N", dt.date(2026, 2, 1))],
+    ),
+    "insert some columns": Case(
+        (
+            "INSERT INTO lake.flights (day, flight) VALUES (DATE '2026-02-01', 100)",
+            "SELECT * FROM lake.flights WHERE flight = 100",
+        ),
+        [(100, None, dt.date(2026, 2, 1))],
+    ),
+    "insert overwrite": Case(
+        ("INSERT OVERWRITE lake.flights SELECT * FROM lake.flights WHERE flight < 7", COUNT),
+        [(7,)],
+    ),
+    "insert overwrite of a partition": Case(
+        (
+            "INSERT OVERWRITE lake.flights PARTITION (day = '2026-01-01') SELECT 100, 'P'",
+            f"SELECT count(*), count_if({DAY_1}) FROM lake.flights",
+        ),
+        [(17, 1)],
+    ),
+    "replace where": Case(
+        (
+            f"INSERT INTO lake.flights REPLACE WHERE {DAY_1} SELECT 100L, 'R', {DAY_1[6:]}",
+            f"SELECT count(*), count_if({DAY_1}) FROM lake.flights",
+        ),
+        [(17, 1)],
+    ),
+    "truncate": Case(("TRUNCATE TABLE lake.flights", COUNT), [(0,)]),
+    "delete a partition": Case((f"DELETE FROM lake.flights WHERE {DAY_1}", COUNT), [(16,)]),
+    "delete rows": Case(
+        (
+            "DELETE FROM lake.flights WHERE flight < 5 OR carrier IN ('UA') AND NOT flight = 6",
+            "SELECT count(*), count_if(flight = 6) FROM lake.flights",
+        ),
+        [(11, 1)],
+    ),
+    "delete everything": Case(("DELETE FROM lake.flights WHERE 1 = 1", COUNT), [(0,)]),
+    "delete nothing": Case(("DELETE FROM lake.flights WHERE flight < 0", COUNT), [(20,)]),
+    "delete nulls": Case(
+        (
+            "INSERT INTO lake.flights (flight, day) VALUES (100, DATE '2026-01-01')",
+            "DELETE FROM lake.flights WHERE carrier IS NULL",
+            COUNT,
+        ),
+        [(20,)],
+    ),
+    "delete leaves nulls": Case(
+        (
+            "INSERT INTO lake.flights (flight, day) VALUES (100, DATE '2026-01-01')",
+            "DELETE FROM lake.flights WHERE carrier <> 'UA'",
+            "SELECT count(*), count_if(carrier IS NULL) FROM lake.flights",
+        ),
+        [(8, 1)],
+    ),
+    "add columns": Case(
+        (
+            "ALTER TABLE lake.flights ADD COLUMNS (note STRING COMMENT 'a note', n INT DEFAULT 7)",
+            "INSERT INTO lake.flights VALUES (100, 'X', DATE '2026-01-01', 'new', 1)",
+            "SELECT note, n, count(*) FROM lake.flights GROUP BY note, n ORDER BY n",
+        ),
+        [("new", 1, 1), (None, 7, 20)],
+    ),
+    "change columns": Case(
+        (
+            "ALTER TABLE lake.flights RENAME COLUMN carrier TO airline",
+            "ALTER TABLE lake.flights ALTER COLUMN airline COMMENT 'its code'",
+            "ALTER TABLE lake.flights ADD COLUMNS (n INT)",
+            "ALTER TABLE lake.flights ALTER COLUMN n TYPE BIGINT",
+            "INSERT INTO lake.flights VALUES (100, 'X', DATE '2026-01-01', 5000000000)",
+            "SELECT airline, n FROM lake.flights WHERE n > 0",
+        ),
+        [("X", 5000000000)],
+    ),
+    "drop a column": Case(
+        (
+            "ALTER TABLE lake.flights DROP COLUMN carrier",
+            "SELECT * FROM lake.flights WHERE flight = 3",
+        ),
+        [(3, dt.date(2026, 1, 4))],
+    ),
+    "set a property": Case(
+        (
+            "ALTER TABLE lake.flights SET TBLPROPERTIES ('team' = 'ops', 'other' = 'x')",
+            "ALTER TABLE lake.flights UNSET TBLPROPERTIES ('other')",
+            "COMMENT ON TABLE lake.flights IS 'all flights'",
+            "SHOW TBLPROPERTIES lake.flights ('team')",
+        ),
+        [("team", "ops")],
+    ),
+    "purge": Case(
+        ("CREATE TABLE lake.new (n INT)", "DROP TABLE lake.new PURGE", "SHOW TABLES IN lake"),
+        [("", "flights", False)],
+    ),
+    "drop what is not there": Case(("DROP TABLE IF EXISTS lake.nothing", COUNT), [(20,)]),
+    "cache follows an insert": Case(
+        (
+            "CACHE TABLE lake.flights",
+            f"INSERT INTO lake.flights VALUES (100, 'X', {DAY_1[6:]})",
+            COUNT,
+        ),
+        [(21,)],
+    ),
+    "join with itself": Case(
+        (
+            "SELECT count(*) FROM lake.flights a JOIN lake.flights b ON a.flight = b.flight "
+            "WHERE b.day > DATE '2026-01-03'",
+        ),
+        [(8,)],
+    ),
+    "join that drops partitions": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT DISTINCT day, day = DATE '2026-01-02' AS is_open "
+            "FROM lake.flights",
+            "SELECT count(*) FROM lake.flights f JOIN lake.new n ON f.day = n.day WHERE n.is_open",
+        ),
+        [(4,)],
+    ),
+    "join that drops all partitions": Case(
+        (
+            "CREATE TABLE lake.new AS SELECT DISTINCT day, day < DATE '2020-01-02' AS is_open "
+            "FROM lake.flights",
+            "SELECT count(*) FROM lake.flights f JOIN lake.new n ON f.day = n.day WHERE n.is_open",
+        ),
+        [(0,)],
+    ),
+    "subqueries": Case(
+        (
+            "SELECT (SELECT max(flight) FROM lake.flights), (SELECT count(*) FROM lake.flights), "
+            "(SELECT min(day) FROM lake.flights)",
+        ),
+        [(19, 20, JANUARY)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statement_gives_the_rows_of_sql(spark: Any, lake: lakebed.Repository, name: str):
+    case = CASES[name]
+    try:
+        assert rows(spark, *case.statements) == case.expected
+    finally:
+        spark.sql("USE spark_catalog")
+        spark.catalog.clearCache()
+
+
+class Refusal(NamedTuple):
+    """A statement, the class of its error, and words of its remedy."""
+
+    statement: str
+    error: type[LakebedError]
+    remedy: str
+
+
+REFUSALS = {
+    "version that is missing": Refusal(f"{COUNT} VERSION AS OF 999", VersionNotFoundError, "last"),
+    "version that is no number": Refusal(
+        f"{COUNT} VERSION AS OF 'x'", InvalidInputError, "history"
+    ),
+    "update": Refusal("UPDATE lake.flights SET carrier = 'x'", InvalidInputError, "update_rows"),
+    "merge": Refusal(
+        "MERGE INTO lake.flights t USING (SELECT 1L AS flight) s ON t.flight = s.flight "
+        "WHEN MATCHED THEN DELETE",
+        InvalidInputError,
+        "write=True",
+    ),
+    "delete by a function": Refusal(
+        "DELETE FROM lake.flights WHERE flight % 10 = 0", InvalidInputError, "write=True"
+    ),
+    "delete by a subquery": Refusal(
+        "DELETE FROM lake.flights WHERE flight IN (SELECT max(flight) FROM lake.flights)",
+        InvalidInputError,
+        "write=True",
+    ),
+    "delete by half a condition": Refusal(
+        "DELETE FROM lake.flights WHERE flight < 5 AND length(carrier) = 2",
+        InvalidInputError,
+        "write=True",
+    ),
+    "replace where rows lie in other partitions": Refusal(
+        f"INSERT INTO lake.flights REPLACE WHERE {DAY_1} SELECT 1L, 'R', DATE '2026-01-02'",
+        InvalidInputError,
+        "view",
+    ),
+    "replace where cuts a partition": Refusal(
+        "INSERT INTO lake.flights REPLACE WHERE flight = 1 SELECT 1L, 'R', DATE '2026-01-01'",
+        PredicateError,
+        "partitions",
+    ),
+    "replace where a function is true": Refusal(
+        "INSERT INTO lake.flights REPLACE WHERE length(carrier) = 2 SELECT 1L, 'RR', "
+        "DATE '2026-01-01'",
+        InvalidInputError,
+        "overwrite(frame, view)",
+    ),
+    "drop": Refusal("DROP TABLE lake.flights", InvalidInputError, "PURGE"),
+    "rename": Refusal(
+        "ALTER TABLE lake.flights RENAME TO lake.other", InvalidInputError, "AS SELECT"
+    ),
+    "column that is not the last": Refusal(
+        "ALTER TABLE lake.flights ADD COLUMNS (note STRING FIRST)", InvalidInputError, "evolve"
+    ),
+    "partition that is dropped": Refusal(
+        "ALTER TABLE lake.flights DROP COLUMN day", LakebedError, "day"
+    ),
+    "call": Refusal("CALL lake.compact('flights')", InvalidInputError, "compact()"),
+    "namespace": Refusal("CREATE NAMESPACE lake.sales", InvalidInputError, "repository"),
+    "table in a namespace": Refusal(
+        "CREATE TABLE lake.sales.new (n INT)", InvalidInputError, "repository"
+    ),
+    "location": Refusal(
+        "CREATE TABLE lake.new (n INT) LOCATION '/elsewhere'", InvalidInputError, "LOCATION"
+    ),
+    "other format": Refusal(
+        "CREATE TABLE lake.new (n INT) USING delta", InvalidInputError, "USING"
+    ),
+    "other transform": Refusal(
+        "CREATE TABLE lake.new (n INT) PARTITIONED BY (truncate(2, n))",
+        InvalidInputError,
+        "partition_by",
+    ),
+    "default that is not plain": Refusal(
+        "CREATE TABLE lake.new (n INT, d DATE DEFAULT DATE '2026-01-01')",
+        InvalidInputError,
+        "descriptor",
+    ),
+    "replace with other partitions": Refusal(
+        "CREATE OR REPLACE TABLE lake.flights AS SELECT * FROM lake.flights",
+        InvalidInputError,
+        "PURGE",
+    ),
+    "replace with another type": Refusal(
+        "CREATE OR REPLACE TABLE lake.flights PARTITIONED BY (day) AS "
+        "SELECT 'x' AS flight, carrier, day FROM lake.flights",
+        SchemaMismatchError,
+        "flight",
+    ),
+    "option of a table": Refusal(
+        "CREATE TABLE lake.new (n INT) OPTIONS ('compression' 'zstd')",
+        InvalidInputError,
+        "overwriteMode",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_statement_is_refused_by_name_and_changes_nothing(
+    spark: Any, lake: lakebed.Repository, name: str
+):
+    refusal = REFUSALS[name]
+    before = lake.open("flights").version
+
+    with pytest.raises(refusal.error) as caught:
+        spark.sql(refusal.statement).collect()
+
+    assert refusal.remedy in str(caught.value)
+    assert "lakebed-error" not in str(caught.value)
+    assert lake.list() == ["flights"]
+    assert lake.open("flights").version == before
+    assert lake.open("flights").count() == 20
+
+
+def frame(spark: Any, numbers: range) -> Any:
+    return spark.createDataFrame(
+        flights(numbers).to_pandas(), "flight LONG, carrier STRING, day DATE"
+    )
+
+
+WRITERS = {
+    "saveAsTable": (lambda new: new.write.saveAsTable("lake.new"), 0, 5),
+    "saveAsTable by a partition": (
+        lambda new: new.write.partitionBy("day").saveAsTable("lake.new"),
+        0,
+        5,
+    ),
+    "saveAsTable of a format": (
+        lambda new: new.write.format("lakebed").saveAsTable("lake.new"),
+        0,
+        5,
+    ),
+    "saveAsTable append": (
+        lambda new: new.write.partitionBy("day").mode("append").saveAsTable("lake.flights"),
+        25,
+        0,
+    ),
+    "saveAsTable ignore": (lambda new: new.write.mode("ignore").saveAsTable("lake.flights"), 20, 0),
+    "saveAsTable overwrite": (
+        lambda new: new.write.partitionBy("day").mode("overwrite").saveAsTable("lake.flights"),
+        5,
+        0,
+    ),
+    "insertInto": (lambda new: new.write.insertInto("lake.flights"), 25, 0),
+    "insertInto overwrite": (
+        lambda new: new.write.insertInto("lake.flights", overwrite=True),
+        5,
+        0,
+    ),
+    "create": (lambda new: new.writeTo("lake.new").using("lakebed").create(), 0, 5),
+    "append": (lambda new: new.writeTo("lake.flights").append(), 25, 0),
+    "overwrite": (
+        lambda new: (
+            new.where("day = '2026-01-01'")
+            .writeTo("lake.flights")
+            .overwrite(expr("day = DATE '2026-01-01'"))
+        ),
+        17,
+        0,
+    ),
+    "overwritePartitions": (
+        lambda new: new.where("day = '2026-01-01'").writeTo("lake.flights").overwritePartitions(),
+        17,
+        0,
+    ),
+    "overwritePartitions without rows": (
+        lambda new: new.where("flight < 0").writeTo("lake.flights").overwritePartitions(),
+        20,
+        0,
+    ),
+    "createOrReplace": (lambda new: new.writeTo("lake.new").createOrReplace(), 0, 5),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writers_of_frames_write_the_dataset(spark: Any, lake: lakebed.Repository, name: str):
+    write, in_flights, in_new = WRITERS[name]
+
+    write(frame(spark, range(100, 105)))
+
+    assert lake.open("flights").count() == (in_flights or 20)
+    assert lake.exists("new") == bool(in_new)
+    if in_new:
+        assert lake.open("new").count() == in_new
+
+
+@pytest.mark.parametrize("partition", ["day", "days(at)"])
+def test_dynamic_overwrite_replaces_the_partitions_of_its_rows(
+    spark: Any, lake: lakebed.Repository, partition: str
+):
+    spark.sql(
+        f"CREATE TABLE lake.new PARTITIONED BY ({partition}) AS SELECT id, "
+        "date_add(DATE '2026-01-01', CAST(id % 4 AS INT)) AS day, "
+        "timestamp_seconds(1767225600 + id % 4 * 86400) AS at FROM range(12)"
+    )
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        spark.sql(
+            "INSERT OVERWRITE lake.new VALUES (100, DATE '2026-01-02', TIMESTAMP '2026-01-02 00:00:00')"
+        )
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+    found = rows(spark, "SELECT day, count(*) FROM lake.new GROUP BY day ORDER BY day")
+    assert [count for _, count in found] == [3, 1, 3, 3]
+
+
+def test_run_of_a_write_names_its_rows_and_a_rerun_replaces_them(
+    spark: Any, lake: lakebed.Repository
+):
+    new = frame(spark, range(100, 105))
+    writer = new.writeTo("lake.flights").option("run", "second")
+
+    writer.append()
+    new.writeTo("lake.flights").option("run", "second").option("overwriteMode", "run").append()
+
+    dataset = lake.open("flights")
+    assert dataset.count() == 25
+    assert {batch.run for batch in dataset.batches()} >= {"first", "second"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rnu": "x"}, {"mergeSchema": "true"}, {"overwriteMode": "run"}, {"overwriteMode": "all"}],
+)
+def test_unknown_option_of_a_write_is_refused(
+    spark: Any, lake: lakebed.Repository, options: dict[str, str]
+):
+    with pytest.raises(InvalidInputError, match=f"(?i){next(iter(options))}"):
+        frame(spark, range(2)).write.options(**options).insertInto("lake.flights")
+
+    assert lake.open("flights").count() == 20
+
+
+def test_append_by_other_partitions_is_refused(spark: Any, lake: lakebed.Repository):
+    from pyspark.errors import IllegalArgumentException
+
+    writer = frame(spark, range(2)).write.partitionBy("carrier").mode("append")
+    with pytest.raises(IllegalArgumentException, match="do not match"):
+        writer.saveAsTable("lake.flights")
+
+    assert lake.open("flights").count() == 20
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("day = DATE '2026-01-02'", 1),
+        ("day > DATE '2026-01-03'", 2),
+        ("flight >= 0", 5),
+        ("flight > 19", 0),
+        ("length(carrier) = 2", 5),
+    ],
+)
+def test_query_reads_the_files_of_our_plan(
+    spark: Any, lake: lakebed.Repository, condition: str, count: int
+):
+    plan = rows(spark, f"EXPLAIN SELECT * FROM lake.flights WHERE {condition}")[0][0]
+
+    expected = f"{count} of 5 files" if count else "LocalTableScan"
+    assert expected in plan
+
+
+def test_planner_knows_the_number_of_rows(spark: Any, lake: lakebed.Repository):
+    query = spark.sql("SELECT flight FROM lake.flights WHERE day = DATE '2026-01-02'")
+
+    statistics = query._jdf.queryExecution().optimizedPlan().collectLeaves().head().stats()
+    assert statistics.sizeInBytes() == 4 * (8 + 4)  # a number and a date
+
+
+def test_missing_table_is_missing_to_spark(spark: Any, lake: lakebed.Repository):
+    from pyspark.errors import AnalysisException
+
+    assert not spark.catalog.tableExists("lake.nothing")
+    assert spark.catalog.tableExists("lake.flights")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM lake.nothing")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM lake.`a.b`")
+    with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
+        spark.sql("CREATE TABLE lake.flights (n INT)")
