@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -406,6 +407,14 @@ REFUSALS = {
     "partition that is dropped": Refusal(
         "ALTER TABLE lake.flights DROP COLUMN day", LakebedError, "day"
     ),
+    "location of a table": Refusal(
+        "ALTER TABLE lake.flights SET LOCATION '/elsewhere'", InvalidInputError, "repository"
+    ),
+    "property of the catalog": Refusal(
+        "ALTER TABLE lake.flights SET TBLPROPERTIES ('lakebed.version' = '9')",
+        InvalidInputError,
+        "Leave",
+    ),
     "call": Refusal("CALL lake.compact('flights')", InvalidInputError, "compact()"),
     "namespace": Refusal("CREATE NAMESPACE lake.sales", InvalidInputError, "repository"),
     "table in a namespace": Refusal(
@@ -570,6 +579,17 @@ def test_run_of_a_write_names_its_rows_and_a_rerun_replaces_them(
     assert {batch.run for batch in dataset.batches()} >= {"first", "second"}
 
 
+def test_second_append_of_a_run_adds_rows_and_says_so(spark: Any, lake: lakebed.Repository):
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frame(spark, range(100, 105)).writeTo("lake.flights").option("run", "second").append()
+
+    assert lake.open("flights").count() == 30
+    (said,) = (one for one in caught if one.category is lakebed.LakebedWarning)
+    assert "overwriteMode=run" in str(said.message)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"rnu": "x"}, {"mergeSchema": "true"}, {"overwriteMode": "run"}, {"overwriteMode": "all"}],
@@ -581,6 +601,39 @@ def test_unknown_option_of_a_write_is_refused(
         frame(spark, range(2)).write.options(**options).insertInto("lake.flights")
 
     assert lake.open("flights").count() == 20
+
+
+@pytest.mark.parametrize("name", ["where", "columns", "version"])
+def test_unknown_option_of_a_read_is_refused(spark: Any, lake: lakebed.Repository, name: str):
+    with pytest.raises(InvalidInputError, match=name):
+        spark.read.option(name, "flight").table("lake.flights").collect()
+
+
+@pytest.mark.parametrize("options", [{"versionAsOf": "1"}, {"timestampAsOf": "9999-01-01"}])
+def test_read_at_a_moment_is_an_option_of_spark(
+    spark: Any, lake: lakebed.Repository, options: dict[str, str]
+):
+    assert spark.read.options(**options).table("lake.flights").count() == 20
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SHOW TABLES IN lake.sales",
+        "SHOW TABLE EXTENDED IN lake.sales LIKE '*'",
+        "SHOW NAMESPACES IN lake.sales",
+        "SHOW PROCEDURES IN lake.sales",
+        "DESCRIBE NAMESPACE lake.sales",
+        "USE lake.sales",
+    ],
+)
+def test_namespace_that_is_missing_is_missing_to_spark(
+    spark: Any, lake: lakebed.Repository, statement: str
+):
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        spark.sql(statement).collect()
 
 
 def test_append_by_other_partitions_is_refused(spark: Any, lake: lakebed.Repository):

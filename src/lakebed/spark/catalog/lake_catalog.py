@@ -22,7 +22,6 @@ from lakebed.spark.catalog.columns import defaults_of, functions_of, schema_of
 from lakebed.spark.catalog.java_errors import raised_in_java
 from lakebed.spark.catalog.lake_tables import (
     KEPT_VERSIONS,
-    VERSION_PROPERTY,
     CatalogDataset,
     CatalogRepository,
     LakeTable,
@@ -30,19 +29,12 @@ from lakebed.spark.catalog.lake_tables import (
 )
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
-from lakebed.spark.catalog.table_changes import with_changes
+from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
 from lakebed.spark.catalog.writes import StagedLakeTable, StatementOptions, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Properties that Spark itself gives to a table.
-_OF_SPARK = frozenset(
-    (
-        *("provider", "owner", "location", "is_managed_location", "external", "table_type"),
-        *("collation", "format", VERSION_PROPERTY),
-    )
-)
 _OPTION = "option."  # prefix of the options of a table among its properties
 # `saveAsTable` names the default source of the session, which is parquet.
 _PROVIDERS = ("lakebed", "parquet")
@@ -88,8 +80,10 @@ class LakeCatalog(Proxied):
         """Return the namespace without a name."""
         return self._jvm.to_texts(())
 
-    def listNamespaces(self, *_namespace: Any) -> Any:
+    def listNamespaces(self, *parent: Any) -> Any:
         """Return no namespaces."""
+        for namespace in parent:
+            self._check_namespace(namespace)
         return self._jvm.gateway.new_array(self._jvm.java.lang.String, 0, 0)
 
     def namespaceExists(self, namespace: Any) -> bool:
@@ -98,10 +92,7 @@ class LakeCatalog(Proxied):
 
     def loadNamespaceMetadata(self, namespace: Any) -> Any:
         """Return the location of the repository."""
-        if len(namespace):
-            raise raised_in_java(
-                self._jvm.sql.catalyst.analysis.NoSuchNamespaceException(namespace)
-            )
+        self._check_namespace(namespace)
         return self._jvm.to_map({"location": self._repository.store.uri})
 
     def createNamespace(self, namespace: Any, _metadata: Any) -> None:
@@ -118,8 +109,9 @@ class LakeCatalog(Proxied):
 
     def listTables(self, namespace: Any) -> Any:
         """Return the names of the datasets."""
-        names = [] if len(namespace) else self._repository.list()
+        self._check_namespace(namespace)
         make = self._jvm.connector.catalog.Identifier
+        names = self._repository.list()
         return self._jvm.to_array(make, [make.of(namespace, name) for name in names])
 
     def tableExists(self, identifier: Any) -> bool:
@@ -205,6 +197,13 @@ class LakeCatalog(Proxied):
         dataset.evolve(lambda old: with_changes(self._jvm, old, changes))
         return self.loadTable(identifier)
 
+    def loadChangelog(self, identifier: Any, *_range: Any) -> Any:
+        """Refuse it."""
+        raise InvalidInputError(
+            f"The catalog does not take SELECT … CHANGES of {identifier.name()!r}.",
+            hint=f"Call lake[{identifier.name()!r}].changes(from_version, to_version).spark(spark).",
+        )
+
     def loadProcedure(self, identifier: Any) -> Any:
         """Refuse it."""
         name = identifier.name()
@@ -213,9 +212,16 @@ class LakeCatalog(Proxied):
             hint="Call the verb of the dataset, such as lake['flights'].compact() or .rollback(…).",
         )
 
-    def listProcedures(self, _namespace: Any) -> Any:
+    def listProcedures(self, namespace: Any) -> Any:
         """Return no procedures."""
+        self._check_namespace(namespace)
         return self._jvm.to_array(self._jvm.connector.catalog.Identifier, ())
+
+    def _check_namespace(self, namespace: Any) -> None:
+        """Raise Spark's own error if a namespace is not the default one."""
+        if len(namespace):
+            error = self._jvm.sql.catalyst.analysis.NoSuchNamespaceException(namespace)
+            raise raised_in_java(error)
 
     def _title(self, identifier: Any) -> str:
         return ".".join((self._name, *identifier.namespace(), identifier.name()))
@@ -282,7 +288,7 @@ class LakeCatalog(Proxied):
             schema=schema,
             struct=StructType.fromJson(json.loads(schema.json())),
             partition_by=functions_of(transforms),
-            properties={n: v for n, v in properties.items() if n not in _OF_SPARK},
+            properties={n: v for n, v in properties.items() if n not in OF_SPARK},
             write_options=options,
         )
 

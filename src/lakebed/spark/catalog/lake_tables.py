@@ -42,6 +42,14 @@ class HasVerbs(Protocol):
         """Replace the rows of the view."""
 
 
+class HasNotes(Protocol):
+    """A commit."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the caller: what may not have been meant, with a remedy."""
+
+
 class CatalogDataset(Protocol):
     """A dataset, whose verbs carry out statements."""
 
@@ -54,10 +62,10 @@ class CatalogDataset(Protocol):
     def at(self, *, version: int | None = None, time: Any = None) -> CatalogDataset:
         """Return an earlier version of it."""
 
-    def append(self, data: Any, run: str | None = None) -> object:
+    def append(self, data: Any, run: str | None = None) -> HasNotes:
         """Add rows."""
 
-    def rerun(self, data: Any, run: str) -> object:
+    def rerun(self, data: Any, run: str) -> HasNotes:
         """Replace the rows of a run."""
 
     def overwrite(
@@ -209,6 +217,8 @@ class TableVersion:
         return plan(self.state, predicate, requests=0, store=self.store)
 
 
+_READ_OPTIONS = frozenset(("versionasof", "timestampasof"))  # carried out by Spark itself
+
 # Verbs of Python for statements that the catalog does not take.
 _VERBS = {"UPDATE": "update_rows", "MERGE": "merge", "DELETE": "delete"}
 
@@ -312,8 +322,18 @@ class LakeTable(Proxied):
         """Return False: hidden columns keep their names."""
         return False
 
-    def newScanBuilder(self, _options: Any) -> Any:
-        """Return the builder of a read."""
+    def newScanBuilder(self, options: Any) -> Any:
+        """Return the builder of a read.
+
+        Raises:
+            InvalidInputError: There is an option that names no version: Spark would ignore it.
+        """
+        unknown = sorted({str(name) for name in options.keySet()} - _READ_OPTIONS)
+        if unknown:
+            raise InvalidInputError(
+                f"A read by the catalog has no option {', '.join(map(repr, unknown))}.",
+                hint="Write WHERE and the columns in the query; the format 'lakebed' has options.",
+            )
         return LakeScanBuilder(self._jvm, self._opened)
 
     def newWriteBuilder(self, info: Any) -> Any:

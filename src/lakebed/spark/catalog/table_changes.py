@@ -12,7 +12,16 @@ from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import MISSING, Field
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.catalog.columns import constant_of
+from lakebed.spark.catalog.lake_tables import VERSION_PROPERTY
 from lakebed.spark.catalog.session_jvm import Jvm
+
+# Properties that Spark itself gives to a table.
+OF_SPARK = frozenset(
+    (
+        *("provider", "owner", "location", "is_managed_location", "external", "table_type"),
+        *("collation", "format", VERSION_PROPERTY),
+    )
+)
 
 
 def with_changes(jvm: Jvm, old: DatasetDescriptor, changes: Iterable[Any]) -> DatasetDescriptor:
@@ -34,6 +43,11 @@ def with_changes(jvm: Jvm, old: DatasetDescriptor, changes: Iterable[Any]) -> Da
 def _with_change(jvm: Jvm, old: DatasetDescriptor, change: Any) -> DatasetDescriptor:
     kind = str(change.getClass().getSimpleName())
     match kind:
+        case "SetProperty" if change.property() in OF_SPARK:
+            raise InvalidInputError(
+                f"ALTER TABLE: the {change.property()} of a dataset cannot be set.",
+                hint="A dataset stays in its repository. Leave the statement out.",
+            )
         case "SetProperty":
             properties = {**old.properties, change.property(): change.value()}
             return dataclasses.replace(old, properties=properties)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakebed.common.advice import warn
 from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -19,7 +20,7 @@ from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakebed.spark.catalog.lake_tables import CatalogRepository, TableVersion
+    from lakebed.spark.catalog.lake_tables import CatalogRepository, HasNotes, TableVersion
 
 _OPTIONS = ("run", "overwriteMode")
 
@@ -160,9 +161,10 @@ class LakeWriteBuilder(Proxied):
     def _append(self, frame: DataFrame) -> None:
         options, dataset = self._options(), self._opened.dataset
         if options.is_rerun and options.run is not None:
-            dataset.rerun(frame, options.run)
+            _warn_of(dataset.rerun(frame, options.run))
         else:
-            dataset.append(frame, options.run)
+            remedy = " In Spark, a rerun is the option overwriteMode=run."
+            _warn_of(dataset.append(frame, options.run), remedy)
 
     def _overwrite(self, frame: DataFrame) -> None:
         options, dataset = self._options(), self._opened.dataset
@@ -202,6 +204,12 @@ class LakeWriteBuilder(Proxied):
         )
         table = jvm.source_table(options, self._info.schema())
         return table.newWriteBuilder(info).truncate().build()
+
+
+def _warn_of(commit: HasNotes, remedy: str = "") -> None:
+    """Give the notes of a commit, which Spark does not return, as warnings."""
+    for note in commit.notes:
+        warn(f"{note}{remedy}")
 
 
 class StagedLakeTable(Proxied):
