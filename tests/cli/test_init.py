@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import gzip
 import itertools
@@ -261,6 +262,25 @@ def test_a_table_named_tsv_may_have_another_delimiter(cli, place: Path, separato
 
     assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 2)
     assert pipeline.ingest.dataset().schema.names == ("id", "n", "t")
+
+
+@pytest.mark.parametrize(
+    "names", [("", "1", "2"), ("a", "2", "3"), ("10", "20", "30"), ("1.5", "", "x")]
+)
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_names_alone_in_quotes_are_a_header(
+    cli, place: Path, names: tuple[str, ...], delimiter: str
+) -> None:
+    rows = [(n, 2 * n, 0.5) for n in range(8)]
+    with (place / "in/a.csv").open("w", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
+        writer.writerows([names, *rows])
+
+    pipeline, report = run_of(cli, place, "in", "--into", "lake/t")
+
+    assert (report.exit_code, report["ingest"].facts["row_count"]) == (0, 8)
+    columns = pipeline.ingest.dataset().arrow().columns
+    assert [tuple(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)] == rows
 
 
 @pytest.mark.parametrize(("delimiter", "mark"), [*itertools.permutations(",;|\t", 2)])

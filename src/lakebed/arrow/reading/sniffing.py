@@ -881,7 +881,7 @@ def _find_header(table: Sequence[_Record]) -> tuple[bool, bool]:
     if len(table) > 3 and _is_second_header(table):
         return True, True
     first, body = table[0], table[1:]
-    if _are_years(first.cells):
+    if _are_years(first.cells) or (_is_quoted(first) and not any(map(_is_quoted, body))):
         return True, False
     names, values = 0, 0.0
     for place, cell in enumerate(first.cells):
@@ -902,6 +902,13 @@ def _find_header(table: Sequence[_Record]) -> tuple[bool, bool]:
     if names or values:
         return names >= values, False
     return len(set(first.cells)) == len(first.cells) or not all(first.cells), False
+
+
+def _is_quoted(record: _Record) -> bool:
+    """Return whether each of several cells is in quotes, as names are where numbers have none."""
+    text = record.text.strip()
+    is_quoted = text[:1] == text[-1:] == '"'
+    return is_quoted and text.count('"') == 2 * len(record.cells) > 2
 
 
 def _are_years(cells: Sequence[str]) -> bool:
