@@ -271,6 +271,25 @@ def test_attached_again_shows_the_other_repository(spark: Any, tmp_path: Path):
             assert spark.table("lake.numbers").count() == 3
 
 
+def test_session_is_not_left_in_a_catalog_that_is_gone(spark: Any, tmp_path: Path):
+    first, second = (lakebed.open_repository(tmp_path / name) for name in ("first", "second"))
+    second.write("numbers", numbers(3))
+    before = lakebed.spark.attach(spark, first, catalog="lake")
+    other = spark.newSession()
+    for session in (spark, other):
+        session.sql("USE lake")
+
+    attached = lakebed.spark.attach(spark, second, catalog="lake")
+    before.detach()
+
+    for session in (spark, other):  # another repository is the same catalog
+        assert session.table("numbers").count() == 3
+    attached.detach()
+    for session in (spark, other):
+        assert session.catalog.currentCatalog() == "spark_catalog"
+        assert session.range(2).count() == 2
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "spark_catalog", "é", 7, "declared"])
 def test_name_that_cannot_be_a_catalog_is_refused(spark: Any, tmp_path: Path, name: Any):
     spark.conf.set("spark.sql.catalog.declared", "org.example.Catalog")

@@ -39,7 +39,7 @@ class AttachedCatalog:
         self._application = spark.sparkContext.applicationId
         self._repository = repository
         self._name = name
-        self._maps: list[Any] = []
+        self._sessions: list[SparkSession] = []
 
     @property
     def name(self) -> str:
@@ -53,19 +53,32 @@ class AttachedCatalog:
         return facts_to_html(f"Catalog {self._name}", {"repository": self._repository.store.uri})
 
     def detach(self) -> None:
-        """Take the catalog out of all sessions; a second call does nothing."""
+        """Take the catalog out of all sessions; a second call does nothing.
+
+        A session whose current catalog it is goes back to Spark's own.
+        """
         with _lock:
-            _attached.pop((self._application, self._name), None)
-            for catalogs in self._maps:
-                catalogs.remove(self._name)
-            self._maps = []
+            for spark in self._sessions:
+                if spark.catalog.currentCatalog() == self._name:
+                    spark.catalog.setCurrentCatalog(_OF_SPARK[0])
+            self._take_out()
+
+    def _take_out(self) -> list[SparkSession]:
+        """Return the sessions that had the catalog."""
+        key = self._application, self._name
+        if _attached.get(key) is self:
+            del _attached[key]
+        sessions, self._sessions = self._sessions, []
+        for spark in sessions:
+            _catalogs_of(spark).remove(self._name)
+        return sessions
 
     def _put_into(self, spark: SparkSession) -> None:
         """Make the repository a catalog of a session, unless it is one."""
         catalogs = _catalogs_of(spark)
         if not catalogs.contains(self._name):
             catalogs.put(self._name, LakeCatalog(spark, self._name, self._repository))
-            self._maps.append(catalogs)
+            self._sessions.append(spark)
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +109,7 @@ def attach_catalog(
     with _lock:
         context: Any = spark.sparkContext
         former = _attached.get((context.applicationId, name))
-        if former is not None:
-            former.detach()
+        sessions = [] if former is None else former._take_out()
         _check_name(spark, name)
         why = start_callbacks(context._gateway)
         if why and not is_shared_host:
@@ -111,7 +123,8 @@ def attach_catalog(
         install_errors()
         _follow_sessions()
         attached = AttachedCatalog(spark, repository, name)
-        attached._put_into(spark)
+        for session in (spark, *sessions):
+            attached._put_into(session)
         _attached[context.applicationId, name] = attached
     return attached
 
