@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -279,6 +279,32 @@ def check_column_count(cells: tuple[str, ...], names: tuple[str, ...]) -> None:
         )
 
 
+class _LastRecords:
+    """Keeps what was made of the last records: those around a bad one are asked for again."""
+
+    def __init__(self) -> None:
+        self._records: list[bytes] = []
+        self._made: Any = ()
+
+    def keep(self, records: list[bytes], made: Any) -> None:
+        """Keep what records were made into, unless it is the bad one by itself."""
+        if len(records) > 1:
+            self._records, self._made = records, made
+
+    def find(self, records: list[bytes]) -> Any:
+        """Return what the first or the last of the records were made into; None for others."""
+        count = len(records)
+        if not 0 < count <= len(self._records):
+            return None
+        if self._records[:count] == records:
+            return self._made[:count]
+        if self._records[-count:] != records:
+            return None
+        made = self._made[-count:]
+        self.keep(records, made)
+        return made
+
+
 class CsvParser:
     """Parses records of CSV by the types of the dataset."""
 
@@ -307,33 +333,37 @@ class CsvParser:
         self._converting = conversions(types, options)
         # Null texts are nulls already.
         self._converting_texts = conversions(types, replace(options, null_text=""))
-        self._last_texts: tuple[list[bytes], pa.Table] = ([], pa.table({}))
-        self._last_rows: tuple[list[bytes], list[list[str | None] | SchemaMismatchError]] = [], []
+        self._last_texts = _LastRecords()  # as a table of texts
+        self._last_rows = _LastRecords()  # as rows of cells, or their errors
         self._exact = {
             name: kind for name, kind in self._types.items() if options.exact and is_number(kind)
         }
 
     def __call__(self, records: Sequence[bytes]) -> tuple[pa.RecordBatch, Ignored]:
         """Return the rows of records, and the fields that were left out; see `Parse`."""
-        is_known = self._known_texts(records) is not None  # so typed reading has failed before
-        if self._options.is_plain and not self._exact and not is_known:
+        records = list(records)
+        texts = self._last_texts.find(records)  # if they are known, typed reading has failed before
+        if self._options.is_plain and not self._exact and texts is None:
             data = b"\n".join(records) + b"\n"
             # Texts may have other forms, such as a quoted empty cell in a column of numbers or times.
             with contextlib.suppress(pa.ArrowException, SchemaMismatchError):
                 table = _parsed(data, self._names, self._options.delimiter, self._converting)
                 return self._rows(table, len(records))
-        return self._rows(self._table_of_texts(records), len(records))
+        return self._rows(self._table_of_texts(records, texts), len(records))
 
-    def _table_of_texts(self, records: Sequence[bytes]) -> pa.Table:
+    def _table_of_texts(self, records: list[bytes], texts: pa.Table | None) -> pa.Table:
         """Return records with typed columns, read as texts first.
+
+        Args:
+            records: The records.
+            texts: Their texts; None if they are not known.
 
         Raises:
             SchemaMismatchError: A record does not fit.
         """
-        texts = self._known_texts(records)
         if texts is None:
             texts = normalized(self._texts(records), self._types, self._options)
-            self._last_texts = list(records), texts
+            self._last_texts.keep(records, texts)
         try:
             table = _parsed(as_csv(texts), self._names, ",", self._converting_texts)
         except pa.ArrowException as exc:
@@ -344,16 +374,7 @@ class CsvParser:
                 raise _changed_error(column[row].as_py(), kind, name, row)
         return table
 
-    def _known_texts(self, records: Sequence[bytes]) -> pa.Table | None:
-        """Return the texts of a part of the last records, as they are read again behind a bad one."""
-        last, texts = self._last_texts
-        count = len(records)
-        for start in (len(last) - count, 0) if 0 < count <= len(last) else ():
-            if last[start : start + count] == list(records):
-                return texts.slice(start, count)
-        return None
-
-    def _texts(self, records: Sequence[bytes]) -> pa.Table:
+    def _texts(self, records: list[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
             try:
                 return split_plainly(b"\n".join(records) + b"\n", self._names, self._options)
@@ -361,26 +382,16 @@ class CsvParser:
                 if self._options.ragged == "reject":
                     raise self._refused(records, str(exc)) from exc
         rows: list[list[str | None]] = []
-        for position, cells in enumerate(self._split(records)):
+        split = self._last_rows.find(records)
+        if split is None:
+            split = split_rows(records, len(self._names), self._options)
+            self._last_rows.keep(records, split)
+        for position, cells in enumerate(split):
             if isinstance(cells, SchemaMismatchError):
                 cells.row = position
                 raise cells
             rows.append(cells)
         return rows_as_table(rows, self._names)
-
-    def _split(self, records: Sequence[bytes]) -> list[list[str | None] | SchemaMismatchError]:
-        """Split records into rows; those before and behind a bad one were split with it."""
-        last, rows = self._last_rows
-        count, records = len(records), list(records)
-        if 1 < count <= len(last) and last[:count] == records:
-            return rows[:count]
-        if 1 < count <= len(last) and last[-count:] == records:
-            rows = rows[-count:]
-        else:
-            rows = split_rows(records, len(self._names), self._options)
-        if count > 1:
-            self._last_rows = records, rows
-        return rows
 
     def _rows(self, table: pa.Table, count: int) -> tuple[pa.RecordBatch, Ignored]:
         if table.num_rows != count:
