@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakebed.common.recent import Recent
 from lakebed.model.predicate import Predicate, all_of
 from lakebed.model.schema import Type
 from lakebed.spark.callbacks import start_callbacks
@@ -131,7 +131,7 @@ class PrunedFiles:
         self._choose = choose
         self._listing = listing
         self._file_count = file_count
-        self._lists: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._lists = Recent[tuple[int, ...], Any](_KEPT_LISTS)
         self._number = next(_numbers)
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802 - Spark's name
@@ -157,12 +157,11 @@ class PrunedFiles:
             return self._whole
         if not places:
             return None
-        if places not in self._lists:
-            self._lists[places] = self._listing(places)
-            if len(self._lists) > _KEPT_LISTS:
-                self._lists.popitem(last=False)
-        self._lists.move_to_end(places)
-        return self._lists[places]
+        listed = self._lists.get(places)
+        if listed is None:
+            listed = self._listing(places)
+            self._lists.put(places, listed)
+        return listed
 
     def rootPaths(self) -> Any:  # noqa: N802 - Spark's name
         """Return the paths that the reader received."""

@@ -204,8 +204,9 @@ def check_same_partitions(
         replace(one, name="level") for one in existing
     ]:
         return
-    calls = (", ".join(one.call for one in functions) or "none" for functions in (existing, wanted))
-    before, after = calls
+    before, after = (
+        ", ".join(one.call for one in functions) or "none" for functions in (existing, wanted)
+    )
     raise InvalidInputError(
         f"Cannot replace {name!r}: its partitions are {before}, and the new ones are {after}.",
         hint="Name the same partitions, or DROP TABLE … PURGE, which ends the history.",

@@ -5,19 +5,16 @@ from __future__ import annotations
 import functools
 import logging
 import re
-import threading
 import uuid
-from collections import OrderedDict
 from typing import Any
 
+from lakebed.common.recent import Recent
 from lakebed.errors import LakebedError
 
 _MARK = re.compile(r"\[lakebed-error:([0-9a-f]{32})\]")
-_KEPT_ERRORS = 64
 _DEPTH = 20  # of causes
 
-_lock = threading.Lock()
-_errors: OrderedDict[str, LakebedError] = OrderedDict()
+_errors = Recent[str, LakebedError](64)
 
 
 class _Carried(logging.Filter):
@@ -36,10 +33,7 @@ def to_java_error(jvm: Any, error: LakebedError) -> Exception:
         error: The error.
     """
     token = uuid.uuid4().hex
-    with _lock:
-        _errors[token] = error
-        if len(_errors) > _KEPT_ERRORS:
-            _errors.popitem(last=False)
+    _errors.put(token, error)
     text = f"{type(error).__name__}: {error} [lakebed-error:{token}]"
     return raised_in_java(jvm.java.lang.IllegalArgumentException(text))
 
@@ -80,7 +74,8 @@ def _find_error(exception: Any) -> LakebedError | None:
         if cause is None:
             return None
         for token in _MARK.findall(str(cause.getMessage() or "")):
-            if token in _errors:
-                return _errors[token]
+            error = _errors.get(token)
+            if error is not None:
+                return error
         cause = cause.getCause()
     return None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lakebed.common.recent import Recent
 from lakebed.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -21,7 +20,6 @@ from lakebed.model.names import is_dataset_name
 from lakebed.spark.catalog.columns import defaults_of, functions_of, schema_of
 from lakebed.spark.catalog.java_errors import raised_in_java
 from lakebed.spark.catalog.lake_tables import (
-    KEPT_VERSIONS,
     CatalogDataset,
     CatalogRepository,
     LakeTable,
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 _OPTION = "option."  # prefix of the options of a table among its properties
 # `saveAsTable` names the default source of the session, which is parquet.
 _PROVIDERS = ("lakebed", "parquet")
+_KEPT_VERSIONS = 64  # versions of tables whose objects of the JVM are kept
 
 
 class LakeCatalog(Proxied):
@@ -61,8 +60,7 @@ class LakeCatalog(Proxied):
         self._name = name
         self._repository = repository
         self._lists = FileLists()
-        self._lock = threading.Lock()
-        self._versions: OrderedDict[tuple[object, ...], TableVersion] = OrderedDict()
+        self._versions = Recent[tuple[object, ...], TableVersion](_KEPT_VERSIONS)
 
     def initialize(self, name: str, options: Any) -> None:
         """Do nothing: the catalog is ready when it is made."""
@@ -123,9 +121,7 @@ class LakeCatalog(Proxied):
 
     def loadTable(self, identifier: Any, *moment: Any) -> Any:
         """Return a dataset as a table, at its current version or at another one."""
-        dataset = self._find(identifier)
-        if dataset is None:
-            raise self._missing_error(identifier)
+        dataset = self._get(identifier)
         for part in moment:
             dataset = _at(dataset, part)
         return LakeTable(self._jvm, self._title(identifier), self._opened(dataset))
@@ -159,10 +155,7 @@ class LakeCatalog(Proxied):
 
     def stageReplace(self, identifier: Any, *description: Any) -> Any:
         """Return a table that replaces another one."""
-        existing = self._find(identifier)
-        if existing is None:
-            raise self._missing_error(identifier)
-        return self._staged(identifier, description, existing)
+        return self._staged(identifier, description, self._get(identifier))
 
     def dropTable(self, identifier: Any) -> bool:
         """Refuse it, unless there is no such table: it would delete the history at once."""
@@ -190,10 +183,7 @@ class LakeCatalog(Proxied):
 
     def alterTable(self, identifier: Any, changes: Any) -> Any:
         """Change columns and properties, as `Dataset.evolve`, in one commit."""
-        dataset = self._find(identifier)
-        if dataset is None:
-            raise self._missing_error(identifier)
-        changes = list(changes)
+        dataset, changes = self._get(identifier), list(changes)
         dataset.evolve(lambda old: with_changes(self._jvm, old, changes))
         return self.loadTable(identifier)
 
@@ -235,25 +225,24 @@ class LakeCatalog(Proxied):
         except (DatasetNotFoundError, InvalidNameError):
             return None
 
-    def _missing_error(self, identifier: Any) -> Exception:
-        """Return Spark's own error: it takes a table that is missing for one to create."""
-        return raised_in_java(self._jvm.sql.catalyst.analysis.NoSuchTableException(identifier))
+    def _get(self, identifier: Any) -> CatalogDataset:
+        """Return a dataset; without it raise Spark's own error, which is for tables to create."""
+        dataset = self._find(identifier)
+        if dataset is None:
+            error = self._jvm.sql.catalyst.analysis.NoSuchTableException(identifier)
+            raise raised_in_java(error)
+        return dataset
 
     def _opened(self, dataset: CatalogDataset) -> TableVersion:
         """Return a version, with its objects of the JVM if they are kept."""
         source = dataset._source
         state = source.load().state
         key = (state.name, source.pinned is None, state.version, state.commit_id, state.digest)
-        with self._lock:
-            kept = self._versions.get(key)
+        kept = self._versions.get(key)
         if kept is None:
             storage = self._repository._storage_options
             kept = TableVersion(self._jvm, dataset, state, storage, self._lists)
-        with self._lock:
-            self._versions[key] = kept
-            self._versions.move_to_end(key)
-            if len(self._versions) > KEPT_VERSIONS:
-                self._versions.popitem(last=False)
+            self._versions.put(key, kept)
         return kept
 
     def _wanted(self, identifier: Any, description: tuple[Any, ...]) -> Wanted:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lakebed.store.base import Store
 
 VERSION_PROPERTY = "lakebed.version"  # shown among the properties of a table
-KEPT_VERSIONS = 64  # versions of tables whose objects of the JVM are kept
 
 
 class HasVerbs(Protocol):
@@ -37,9 +36,6 @@ class HasVerbs(Protocol):
 
     def delete(self, *, base: int | None = None) -> object:
         """Delete the rows of the view."""
-
-    def overwrite(self, data: Any, *, base: int | None = None) -> object:
-        """Replace the rows of the view."""
 
 
 class HasNotes(Protocol):
@@ -102,9 +98,6 @@ class CatalogRepository(Protocol):
     def open(self, name: str) -> CatalogDataset:
         """Open a dataset."""
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is a dataset of this name."""
-
     def list(self) -> list[str]:
         """Return the names of all datasets."""
 
@@ -155,7 +148,7 @@ class TableVersion:
         self.is_pinned = source.pinned is not None
         self.store = source.store
         self.state = state
-        self.layout = self.state.layout
+        self.layout = state.layout
         self.uri = f"{self.store.uri}/{dataset.name}"
         self.columns_of_jvm: Any = None
         self.columns = table_columns(self.layout)

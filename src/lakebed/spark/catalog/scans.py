@@ -6,13 +6,12 @@ choice of files.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakebed.arrow.older import OlderFiles
+from lakebed.common.recent import Recent
 from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
 from lakebed.model.schema import Kind, Primitive, Schema, Type
@@ -179,8 +178,7 @@ class FileLists:
 
     def __init__(self) -> None:
         """Keep none yet."""
-        self._relations: OrderedDict[tuple[object, ...], Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._relations = Recent[tuple[object, ...], Any](_KEPT_LISTS)
 
     def find(self, jvm: Jvm, files: FileList) -> Any:
         """Return Spark's relation of some files.
@@ -189,17 +187,12 @@ class FileLists:
             That of `FileList.read`, unless the list is kept.
         """
         key = (files.store.uri, tuple(files.keys), files.schema.json(), files.root)
-        with self._lock:
-            relation = self._relations.get(key)
+        relation = self._relations.get(key)
         if relation is None:
             frames = (files.read(jvm.spark, way) for way in files.ways(jvm.spark))
             frame: Any = next(frame for frame in frames if not isinstance(frame, str))
             relation = frame._jdf.queryExecution().analyzed().relation()
-        with self._lock:
-            self._relations[key] = relation
-            self._relations.move_to_end(key)
-            if len(self._relations) > _KEPT_LISTS:
-                self._relations.popitem(last=False)
+            self._relations.put(key, relation)
         return relation
 
 

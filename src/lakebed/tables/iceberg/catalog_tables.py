@@ -11,13 +11,13 @@ import datetime as dt
 import itertools
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from lakebed.common.recent import Recent
 from lakebed.errors import InvalidInputError
 from lakebed.model import publishing
 from lakebed.model.keys import BATCH_ID
@@ -195,8 +195,7 @@ class CatalogTables:
         self._root = root_of(store, root, s3="s3")
         self._cache = cache
         self._cache_root = None if cache is None else root_of(cache, None, s3="s3")
-        self._held: OrderedDict[str, ServedTable] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held = Recent[str, ServedTable](_MOST_HELD)
         self._locks = [threading.Lock() for _ in range(16)]  # each for some of the tables
 
     def load(self, name: str) -> ServedTable:
@@ -215,15 +214,11 @@ class CatalogTables:
         """
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
-            held = self._find(name)
+            held = self._held.get(name)
             if held is not None and held.head == head_of(state) and _is_newest(held):
                 return held
             served = self._made(state)
-            with self._lock:
-                self._held[name] = served
-                self._held.move_to_end(name)
-                while len(self._held) > _MOST_HELD:
-                    self._held.popitem(last=False)
+            self._held.put(name, served)
             return served
 
     def showing(self, name: str, snapshot_id: int | None) -> ServedTable:
@@ -237,7 +232,7 @@ class CatalogTables:
             InvalidInputError: The table has no such snapshot.
             LakebedError: As `load`.
         """
-        held = self._find(name)
+        held = self._held.get(name)
         if held is None or snapshot_id is None or snapshot_id not in held.versions:
             held = self.load(name)
         if snapshot_id is not None and snapshot_id not in held.versions:
@@ -247,10 +242,6 @@ class CatalogTables:
                 hint="Load the table again.",
             )
         return held
-
-    def _find(self, name: str) -> ServedTable | None:
-        with self._lock:
-            return self._held.get(name)
 
     def _made(self, state: State) -> ServedTable:
         served = self._shown(state)
