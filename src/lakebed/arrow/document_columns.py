@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.arrow.conform import default_of
-from lakebed.arrow.document_layouts import FLOATS, TIMES, WHOLE, LayoutReader
+from lakebed.arrow.document_layouts import LayoutReader
 from lakebed.arrow.documents import BAD_JSON, from_json
 from lakebed.arrow.entities import check_field
 from lakebed.arrow.reasons import VALUE_ERRORS
@@ -34,6 +34,7 @@ from lakebed.model.schema import (
     Struct,
     Type,
 )
+from lakebed.model.values import FLOATS, INTEGERS, TIMES
 
 _FIRST_DAY, _LAST_DAY = dt.date(1, 1, 1), dt.date(9999, 12, 31)  # the years of Python
 
@@ -238,7 +239,7 @@ def _type_of(kind: Type, *, is_closed: bool) -> Any:
     match kind:
         case Primitive(kind=kind_) if kind_ in FLOATS:
             return float
-        case Primitive(kind=kind_) if kind_ in WHOLE:
+        case Primitive(kind=kind_) if kind_ in INTEGERS:
             return int
         case Primitive(kind=Kind.BOOLEAN):
             return bool

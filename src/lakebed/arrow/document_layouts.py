@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.schema import Field, Kind, Primitive
+from lakebed.model.values import FLOATS, INTEGERS, TIMES
 
-TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
-WHOLE = frozenset({Kind.INT, Kind.LONG, Kind.UNSIGNED_LONG})
-FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 _TEXTS = TIMES | {Kind.STRING}
-_LITERALS = WHOLE | FLOATS | {Kind.BOOLEAN}
+_LITERALS = INTEGERS | FLOATS | {Kind.BOOLEAN}
 
 _OPEN = re.compile(rb" *\{ *")
 _NAME = re.compile(rb'"([^"\\\x00-\x1f]*)"')
@@ -433,7 +431,7 @@ class _Values:
             is_word = pc.is_in(self.texts(i), pa.array(["true", "false"]))
             is_null |= is_word.to_numpy(zero_copy_only=False)
         else:
-            is_null |= _are_numbers(self.texts(i), is_whole=kind in WHOLE)
+            is_null |= _are_numbers(self.texts(i), is_whole=kind in INTEGERS)
         return is_null
 
     def are_times(self, i: int) -> np.ndarray:

@@ -16,7 +16,8 @@ from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
 from lakebed.model.names import check_dataset_name, nearest
 from lakebed.model.predicate import NullCheck, Predicate, all_of, bind
-from lakebed.model.schema import Kind, ListOf, MapOf, Primitive, Schema, Struct, Type, dotted_types
+from lakebed.model.schema import ListOf, MapOf, Primitive, Schema, Struct, Type, dotted_types
+from lakebed.model.values import TIMES
 
 if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
@@ -31,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _AGE = re.compile(r"([0-9]{1,9}) ?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = dt.timedelta(days=365_250)
-_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ class Fresh(Check):
         """Check that a dataset can declare the check; see `Check.check_declared`."""
         _check_of_batch(self)
         kind = _type_of(self.column, schema)
-        if not (isinstance(kind, Primitive) and kind.kind in _TIMES):
+        if not (isinstance(kind, Primitive) and kind.kind in TIMES):
             raise InvalidInputError(
                 f"{self} needs a column of times, and {self.column!r} is of type {kind}.",
                 hint="Give a column of dates or timestamps.",

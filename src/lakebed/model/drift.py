@@ -19,13 +19,13 @@ from lakebed.model.schema import (
     Struct,
     Type,
 )
+from lakebed.model.values import FLOATS
 
 UnknownColumns = Literal["reject", "keep"]
 """Handling of columns that a dataset lacks: refuse the data, or add them as nullable fields."""
 Types = Literal["strict", "widen"]
 """Handling of wider types: refuse the data, or widen the fields where every value stays itself."""
 
-_FLOATS = {Kind.FLOAT, Kind.DOUBLE}
 _MOST_DIGITS = 38
 
 
@@ -114,7 +114,7 @@ def widened(declared: Type, given: Type) -> Type | None:
             if whole + scale > _MOST_DIGITS:
                 return None
             wanted = Decimal(precision=whole + scale, scale=scale)
-        case Primitive(kind=Kind.INT), Primitive(kind=have) if have in _FLOATS:
+        case Primitive(kind=Kind.INT), Primitive(kind=have) if have in FLOATS:
             wanted = Primitive(Kind.DOUBLE)
     if wanted == declared or not _may_become(declared, wanted):
         return None

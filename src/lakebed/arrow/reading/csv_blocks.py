@@ -55,9 +55,8 @@ from lakebed.arrow.reading.files import DamageError, Line, RawFile, pieces_of
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import TEXT, Decimal, Kind, Primitive, Type
-
-_DATES = {Primitive(Kind.DATE), Primitive(Kind.TIMESTAMP), Primitive(Kind.TIMESTAMP_NTZ)}
+from lakebed.model.schema import TEXT, Decimal, Primitive, Type
+from lakebed.model.values import TIMES
 
 
 class CsvBlockReader(CsvReader):
@@ -310,7 +309,7 @@ class _BlockParser(CsvParser):
         options = self._options
         if isinstance(kind, Decimal) or is_number(kind):
             return options.decimal != "." or bool(options.thousands)
-        return name in options.dates and kind in _DATES
+        return name in options.dates and isinstance(kind, Primitive) and kind.kind in TIMES
 
     @property
     def names(self) -> list[str]:

@@ -14,6 +14,7 @@ from lakebed.arrow.reading.csv import moments_of, to_timestamps
 from lakebed.arrow.reading.date_formats import has_time, read_dates
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.schema import TEXT, Decimal, Kind, Primitive, Type
+from lakebed.model.values import TIMES
 
 _QUOTE, _RETURN = ord('"'), ord("\r")
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -33,7 +34,6 @@ _PLAIN_FORMS: Mapping[Kind | int, str] = {
     Kind.TIMESTAMP: f"{_DAY}([T ]{_CLOCK}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?",
     Kind.TIMESTAMP_NTZ: f"{_DAY}[T ]{_CLOCK}",
 }
-_WITH_DAYS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
 
 
 def is_utf8(data: bytes) -> bool:
@@ -90,7 +90,7 @@ def has_plain_form(texts: pa.ChunkedArray, kind: Type) -> np.ndarray:
         assert isinstance(kind, Primitive)
         form = _PLAIN_FORMS[kind.bits or kind.kind]
     fits = pc.match_substring_regex(texts, f"^({form})$")
-    if isinstance(kind, Primitive) and kind.kind in _WITH_DAYS:
+    if isinstance(kind, Primitive) and kind.kind in TIMES:
         days = pc.utf8_slice_codeunits(texts, 0, 10)
         real = [day for day in days.unique().to_pylist() if day is not None and _is_day(day)]
         fits = pc.and_(fits, pc.is_in(days, pa.array(real, pa.string())))
@@ -128,7 +128,7 @@ def values_of_dates(texts: pa.Array, kind: Type, format_: str, time_zone: str) -
     Raises:
         pa.ArrowInvalid: The clock of the zone skips a time.
     """
-    if not format_ or not isinstance(kind, Primitive) or kind.kind not in _WITH_DAYS:
+    if not format_ or not isinstance(kind, Primitive) or kind.kind not in TIMES:
         return None
     values, is_read = read_dates(texts, format_)
     if np.count_nonzero(is_read) != len(texts) - texts.null_count:
