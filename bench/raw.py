@@ -2,7 +2,10 @@
 
 Each engine reads the same files with the same declared types, in a process of its own, and writes
 Parquet by day: Lakebed with file facts, checksums and an index of one column; DuckDB by COPY with
-PARTITION_BY; Polars by `write_delta`. Printed are the processor seconds after imports (user and
+PARTITION_BY; Polars by `write_delta`. With `--spark` Lakebed's tasks stand beside `spark.read` with a
+schema and a partitioned write, both on `local[2]` and by elapsed time, since another process does
+the work. With `--imports` `lakebed import`, which finds the notation and the types, stands beside
+`polars.read_*`, which finds the types, and `lake.write` of its frame. Printed are the processor seconds after imports (user and
 system, of all threads), the elapsed seconds and the peak of memory, of the best of some runs.
 Machines that do other work at the same time make elapsed seconds useless, and processor seconds
 larger for all.
@@ -21,11 +24,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakebed.arrow.reading.files import FileFormat
 
 ROWS = 1_500_000
 KINDS = ("csv", "csv.gz", "jsonl", "tsv", "avro")
 ENGINES = ("lakebed", "duckdb", "polars")
+SPARK_ENGINES = ("lakebed-spark", "spark")
+IMPORT_ENGINES = ("import", "polars-write")
 COLUMNS = {
     "id": "long",
     "at": "timestamp",
@@ -90,7 +102,9 @@ def write_avro(path: Path, start: int, count: int) -> None:
         fastavro.writer(file, schema, rows, codec="deflate")
 
 
-def by_lakebed(folder: Path, kind: str, into: Path) -> Callable[[], int]:
+def by_lakebed(
+    folder: Path, kind: str, into: Path, spark: SparkSession | None = None
+) -> Callable[[], int]:
     import pyarrow as pa
 
     import lakebed
@@ -116,13 +130,77 @@ def by_lakebed(folder: Path, kind: str, into: Path) -> Callable[[], int]:
     dataset = repository.create("rows", descriptor)
 
     def run() -> int:
-        formats = {"jsonl": "json", "tsv": "submissions", "avro": "avro"}
+        formats: dict[str, FileFormat] = {"jsonl": "json", "tsv": "submissions", "avro": "avro"}
         # The others are told the notation too.
         options = lakebed.LoadOptions(csv=lakebed.CsvOptions(), json=lakebed.JsonOptions())
-        report = dataset.load(str(folder), formats.get(kind, "csv"), options=options)
+        report = dataset.load(str(folder), formats.get(kind, "csv"), options=options, spark=spark)
         return int(report.row_count)
 
     return run
+
+
+def by_lakebed_spark(folder: Path, kind: str, into: Path) -> Callable[[], int]:
+    return by_lakebed(folder, kind, into, two_tasks())
+
+
+def by_spark(folder: Path, kind: str, into: Path) -> Callable[[], int]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+    spark = two_tasks()
+    types = {"long": "bigint", "double": "double", "text": "string", "timestamp": "timestamp"}
+    schema = ", ".join(f"`{name}` {types[kind]}" for name, kind in COLUMNS.items())
+
+    def run() -> int:
+        reader = spark.read.schema(schema)
+        rows = reader.json(str(folder)) if kind == "jsonl" else reader.csv(str(folder), header=True)
+        counted = rows.withColumn("dt", F.to_date("at"))
+        counted.write.partitionBy("dt").option("compression", "zstd").parquet(str(into))
+        return int(spark.read.parquet(str(into)).count())
+
+    return run
+
+
+def two_tasks() -> SparkSession:
+    from lakebed.spark.session import local_session
+
+    return local_session("2")
+
+
+def by_import(folder: Path, _: str, into: Path) -> Callable[[], int]:
+    from click.testing import CliRunner
+
+    from lakebed.cli.main import main as lakebed
+
+    command = ["import", f"{into}/rows", str(folder), "--partition-by", "carrier"]
+
+    def run() -> int:
+        done = CliRunner().invoke(lakebed, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return count_rows(into)
+
+    return run
+
+
+def by_polars_write(folder: Path, kind: str, into: Path) -> Callable[[], int]:
+    import polars as pl
+
+    import lakebed
+
+    def run() -> int:
+        if kind == "jsonl":
+            rows = pl.concat([pl.read_ndjson(path) for path in sorted(folder.iterdir())])
+        else:
+            rows = pl.read_csv(f"{folder}/*")
+        lakebed.open_repository(str(into)).write("rows", rows, partition_by=["carrier"])
+        return count_rows(into)
+
+    return run
+
+
+def count_rows(into: Path) -> int:
+    import lakebed
+
+    return int(lakebed.open_repository(str(into)).open("rows").count())
 
 
 def by_duckdb(folder: Path, kind: str, into: Path) -> Callable[[], int]:
@@ -173,7 +251,15 @@ def by_polars(folder: Path, kind: str, into: Path) -> Callable[[], int]:
     return run
 
 
-MAKERS = {"lakebed": by_lakebed, "duckdb": by_duckdb, "polars": by_polars}
+MAKERS: dict[str, Callable[[Path, str, Path], Callable[[], int]]] = {
+    "lakebed": by_lakebed,
+    "duckdb": by_duckdb,
+    "polars": by_polars,
+    "lakebed-spark": by_lakebed_spark,
+    "spark": by_spark,
+    "import": by_import,
+    "polars-write": by_polars_write,
+}
 
 
 def measure(engine: str, folder: Path, kind: str) -> None:
@@ -197,7 +283,7 @@ def best_of(engine: str, folder: Path, kind: str, runs: int) -> dict[str, float]
     for _ in range(runs):
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         found.append(json.loads(done.stdout.splitlines()[-1]))
-    return min(found, key=lambda one: one["s"])
+    return min(found, key=itemgetter("elapsed" if engine in SPARK_ENGINES else "s"))
 
 
 def compare(title: str, folder: Path, kind: str, engines: list[str], runs: int) -> None:
@@ -207,12 +293,13 @@ def compare(title: str, folder: Path, kind: str, engines: list[str], runs: int) 
         for engine in engines
         if has_peers or engine == "lakebed"
     }
+    by = "elapsed" if engines[0] in SPARK_ENGINES else "s"
     text = "   ".join(
         f"{engine} {one['s']:6.2f} s ({one['elapsed']:6.2f} elapsed, {one['mib']:5.0f} MiB, {one['rows']:,.0f} rows)"
         for engine, one in results.items()
     )
-    if "lakebed" in results and "duckdb" in results:
-        text += f"   ratio {results['lakebed']['s'] / results['duckdb']['s']:.2f}"
+    if len(engines) > 1 and engines[1] in results:
+        text += f"   ratio {results[engines[0]][by] / results[engines[1]][by]:.2f}"
     print(f"{title:34} {text}", flush=True)
 
 
@@ -226,6 +313,12 @@ def main() -> None:
     )
     parser.add_argument("--dirty", action="store_true", help="also with 1 % of bad lines")
     parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument(
+        "--spark", dest="engines", action="store_const", const=",".join(SPARK_ENGINES)
+    )
+    parser.add_argument(
+        "--imports", dest="engines", action="store_const", const=",".join(IMPORT_ENGINES)
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "KIND", "FOLDER"))
     given = parser.parse_args()
