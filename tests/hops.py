@@ -92,6 +92,9 @@ class TickingStore(DelegatingStore):
         list_all = lambda: list(self.inner.list(begins_with, recursive=recursive))  # noqa: E731
         return iter(self._tick("list", begins_with, list_all))
 
+    def _folders(self, begins_with: str) -> list[str]:
+        return self._tick("list", begins_with, lambda: self.inner.folders(begins_with))
+
     def _delete(self, keys: Any) -> None:
         self._tick("delete", keys[0], lambda: self.inner.delete(keys))
 

@@ -15,7 +15,7 @@ from lakebed.common.former_names import ALIASES, FORMER_CALLS, FORMER_NAMES
 from lakebed.errors import InvalidInputError, RenamedError
 from lakebed.selection import ViewSelection
 
-MOST_NAMES = {Dataset: 53, View: 30, Repository: 15, ViewSelection: 14}
+MOST_NAMES = {Dataset: 53, View: 30, Repository: 16, ViewSelection: 14}
 MOST_VERBS = 44
 
 

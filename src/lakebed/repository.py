@@ -28,6 +28,7 @@ from lakebed.errors import (
     ReadOnlyError,
     noting,
 )
+from lakebed.groups.namespace_group import NamespaceGroup
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.drift import Types, UnknownColumns, check_drift
 from lakebed.model.keys import BATCH_ID, BatchIds
@@ -45,6 +46,7 @@ from lakebed.state.creation import check_place, create, first_state, is_of_a_nam
 from lakebed.state.head import HeadFormat
 from lakebed.state.metadata_provider import MetadataProvider, reporting_provider_errors
 from lakebed.state.moving import remove_heads
+from lakebed.state.namespaces import is_namespace_name, namespace_exists
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
 from lakebed.state.state import HeadKind, State, should_be_tree
@@ -130,6 +132,16 @@ class Repository(RefusesFormerNames):
         """Trees of telemetry and descriptors of other tools: `trees.export(view, url)` and others."""
         return TreeGroup(self)
 
+    @property
+    def namespaces(self) -> NamespaceGroup[Repository]:
+        """Folders that are repositories: `namespaces.create("sales")`, then `lake["sales"]`."""
+        return NamespaceGroup(self._store, self._open_folder)
+
+    def _open_folder(self, name: str) -> Repository:
+        """Open a folder of the repository as a repository."""
+        store = self._opened(f"{self.uri}/{name}")
+        return Repository(store, storage_options=self._storage_options)
+
     def create(
         self,
         name: str,
@@ -183,7 +195,7 @@ class Repository(RefusesFormerNames):
             LakebedError: The repository's own provider refused the descriptor; nothing was created.
 
         Cost:
-            Three PUTs, two conditional PUTs, up to ten GETs and five LISTs; before the first write of
+            Three PUTs, two conditional PUTs, up to twelve GETs and five LISTs; before the first write of
             a process to an object store one request more, see `Store.check_writable`.
         """
         check_dataset_name(name)
@@ -762,9 +774,24 @@ class Repository(RefusesFormerNames):
         """
         return list_repository(self._store)
 
-    def __getitem__(self, name: str) -> Dataset:
-        """Open a dataset; as `open`."""
-        return self.open(name)
+    def __getitem__(self, name: str) -> Any:  # a dataset has other methods than a repository
+        """Open a dataset, as `open`; or a namespace, as `namespaces.open`.
+
+        So `lake["sales"]["orders"]` is the dataset `orders` in the namespace `sales`.
+
+        Raises:
+            DatasetNotFoundError: There is neither of this name.
+            InvalidNameError: The name is not legal.
+
+        Cost:
+            As `open`; for a namespace as for a dataset that does not exist, and a GET.
+        """
+        try:
+            return self.open(name)
+        except DatasetNotFoundError:
+            if is_namespace_name(name) and namespace_exists(self._store, name):
+                return self._open_folder(name)
+            raise
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a dataset of this name; False for any other object."""

@@ -24,6 +24,7 @@ from lakebed.batches.staged import Staged
 from lakebed.groups.dimension_group import DimensionGroup
 from lakebed.groups.index_group import IndexGroup
 from lakebed.groups.inspect_group import InspectGroup
+from lakebed.groups.namespace_group import NamespaceGroup
 from lakebed.groups.protection_group import ProtectionGroup
 from lakebed.groups.source_group import SourceGroup
 from lakebed.groups.staged_group import StagedGroup
@@ -53,6 +54,7 @@ CLASSES = (
 )
 GROUPS = {
     "Repository.trees": TreeGroup,
+    "Repository.namespaces": NamespaceGroup,
     "Dataset.indices": IndexGroup,
     "Dataset.protections": ProtectionGroup,
     "Dataset.staged": StagedGroup,

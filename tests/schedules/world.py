@@ -950,6 +950,10 @@ class ScheduledStore(DelegatingStore):
             )
         )
 
+    def _folders(self, begins_with: str) -> list[str]:
+        inner = self.inner
+        return self._call("list", begins_with, lambda: inner.folders(begins_with))
+
     def _delete(self, keys: Sequence[str]) -> None:
         inner = self.inner
         # One request may carry many keys, but each of them is deleted by itself. Of all orders,

@@ -33,8 +33,10 @@ from lakebed.state.head import HeadFormat, encode_head
 from lakebed.state.history import Entry
 from lakebed.state.lists import Lists
 from lakebed.state.moving import read_settled_head, remove_leftover, remove_unchanged
+from lakebed.state.namespaces import is_marked
 from lakebed.state.reader import Head, dataset_hint, read_head
 from lakebed.state.state import CREATION, HeadKind, Listed, State, describe, digest_of
+from lakebed.state.table_pointers import find_pointer
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -149,7 +151,7 @@ def create(
         CommitUnknownError: The store stopped answering; the dataset may or may not exist.
 
     Cost:
-        Three PUTs, two conditional PUTs, up to ten GETs and five LISTs; before the first write of a process
+        Three PUTs, two conditional PUTs, up to twelve GETs and five LISTs; before the first write of a process
         to an object store one request more, see `Store.check_writable`.
     """
     _check_free(store, name, is_adoption=is_adoption)
@@ -209,6 +211,18 @@ def check_place(
             f"Dataset {name!r} cannot be created in {store.uri}: {name!r} is a repository, with "
             f"{inner}, which would lie in the directory of the new dataset.",
             hint=f"Name a dataset in it: {store.uri}/{name}/NAME.",
+        )
+    if is_marked(store, name):
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be created in {store.uri}: {name!r} is a namespace.",
+            hint=f"Name a dataset in it: {store.uri}/{name}/NAME. Or drop the namespace first.",
+        )
+    pointer = None if is_adoption else find_pointer(store, name)
+    if pointer is not None and pointer.pointer.metadata_location:
+        raise InvalidInputError(
+            f"Dataset {name!r} cannot be created in {store.uri}: the Iceberg catalog has a table of "
+            "this name.",
+            hint="Choose another name, or drop the table by a client of the catalog.",
         )
     if missing.is_in_dataset:
         raise InvalidInputError(

@@ -448,6 +448,24 @@ class Store(ABC):
         self._log_call("list", prefix)
         return self._list(begins_with, recursive=recursive)
 
+    def folders(self, prefix: str = "") -> Sequence[str]:
+        """Return the names of the folders directly in the directory `prefix`, sorted.
+
+        A folder is the first part of the keys of objects under it. On a file system it is a
+        directory, also one without objects. Internal folders of a store are not returned, nor are
+        names that `validate_key` rejects, nor symbolic links.
+
+        Args:
+            prefix: A directory, as in `list`.
+
+        Cost:
+            One LIST with a delimiter for each 1,000 folders and objects in the directory; on a file
+            system one `scandir`.
+        """
+        begins_with = directory_prefix(prefix)
+        self._log_call("folders", prefix)
+        return sorted(name for name in self._folders(begins_with) if is_listed(name))
+
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects. Missing and repeated keys are ignored.
 
@@ -643,6 +661,14 @@ class Store(ABC):
     @abstractmethod
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         """List objects; `begins_with` is empty or ends with a slash, see also `is_listed`."""
+
+    def _folders(self, begins_with: str) -> Iterable[str]:
+        """Return the names of the folders in a directory, in any order; see `_list`.
+
+        A store of another package inherits this one, which lists all objects under the directory.
+        """
+        keys = (info.key[len(begins_with) :] for info in self._list(begins_with, recursive=True))
+        return {key.partition("/")[0] for key in keys if "/" in key}
 
     @abstractmethod
     def _delete(self, keys: Sequence[str]) -> None:

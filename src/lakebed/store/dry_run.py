@@ -289,6 +289,16 @@ class DryRunStore(Store):
         )
         return heapq.merge(ours, theirs, key=attrgetter("key"))
 
+    def _folders(self, begins_with: str) -> set[str]:
+        with self._lock:
+            keys = [key for key, held in self._changed.items() if held is not None]
+        own = {
+            key[len(begins_with) :].partition("/")[0]
+            for key in keys
+            if key.startswith(begins_with) and "/" in key[len(begins_with) :]
+        }
+        return own.union(self.inner.folders(begins_with))
+
     def _delete(self, keys: Sequence[str]) -> None:
         with self._lock:
             self._changed.update(dict.fromkeys(keys))

@@ -72,6 +72,18 @@ class _Space:
                 place = bisect_left(keys, key[:slash] + _AFTER_SLASH, lo=place)
         return found
 
+    def find_folders(self, begins_with: str) -> list[str]:
+        names, keys = [], self.keys
+        position = bisect_left(keys, begins_with)
+        while position < len(keys) and (key := keys[position]).startswith(begins_with):
+            slash = key.find("/", len(begins_with))
+            if slash < 0:
+                position += 1
+            else:
+                names.append(key[len(begins_with) : slash])
+                position = bisect_left(keys, key[:slash] + _AFTER_SLASH, lo=position)
+        return names
+
 
 _spaces: dict[str, _Space] = {}
 _spaces_lock = threading.Lock()
@@ -184,6 +196,10 @@ class MemoryStore(Store):
                 size_bytes=len(held.data),
                 modified_at=held.modified_at,
             )
+
+    def _folders(self, begins_with: str) -> list[str]:
+        with self._space.lock:
+            return self._space.find_folders(self._begins_with + begins_with)
 
     def _delete(self, keys: Sequence[str]) -> None:
         with self._space.lock:

@@ -275,6 +275,10 @@ class NumberedStore(Store):
             elif recursive:
                 yield from self._list(begins_with + name, recursive=True)
 
+    def _folders(self, begins_with: str) -> list[str]:
+        entries = self.tree.entries(begins_with.removesuffix("/"))
+        return [entry.name for entry in entries if entry.is_directory]
+
     # Writing
 
     def _put(self, key: str, data: memoryview) -> None:

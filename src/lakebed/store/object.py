@@ -411,6 +411,14 @@ class ObjectStore(Store):
         for chunk in self._obstore.list(self._client, directory or None):
             yield from chunk
 
+    def _folders(self, begins_with: str) -> list[str]:
+        directory = self._begins_with + begins_with
+        with self._translating(begins_with):
+            listed = self._obstore.list_with_delimiter(self._client, directory or None)
+        return [
+            path.removeprefix(directory).removesuffix("/") for path in listed["common_prefixes"]
+        ]
+
     def _delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), _KEYS_PER_DELETE):
             batch = keys[first : first + _KEYS_PER_DELETE]

@@ -359,6 +359,12 @@ class PosixStore(Store):
             self._check_not_linked(begins_with)
             yield from self._walk(begins_with, recursive=recursive)
 
+    def _folders(self, begins_with: str) -> list[str]:
+        with translating_os_errors(self._root / begins_with, writing=False):
+            self._check_not_linked(begins_with)
+            entries = _sorted_entries(self._root / begins_with)
+        return [name.removesuffix("/") for name, _ in entries if name.endswith("/")]
+
     def _walk(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         for name, entry in _sorted_entries(self._root / begins_with):
             if name.endswith("/"):

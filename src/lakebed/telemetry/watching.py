@@ -472,6 +472,10 @@ def _note_head(*_given: Any, **_options: Any) -> None:
     _note(SentRequest(kind="head", count=1))
 
 
+def _note_list(*_given: Any, **_options: Any) -> None:
+    _note(SentRequest(kind="list", count=1))
+
+
 def _note_opening(*_given: Any, size_bytes: int | None = None, **_options: Any) -> None:
     if size_bytes is None:
         _note_head()
@@ -575,6 +579,7 @@ _OF_STORES: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "put_stream": _put_stream,
     "adopt": _sending(_note_adoption),
     "list": _list,
+    "folders": _sending(_note_list),
     "delete": _delete,
     "delete_if_match": _sending(_note_deletion_if_match),
 }

@@ -476,6 +476,23 @@ class StoreContract(ABC):
         assert list(store.list()) == []
         assert list(store.list(recursive=False)) == []
 
+    def test_folders_are_those_directly_in_a_directory(self, store: Store) -> None:
+        keys = ["head.json", "sales/a", "sales/deep/b", "sales-2/a", "w\u00f6rter/a b/c", "sales.x"]
+        for key in keys:
+            store.put(key, b"x")
+
+        assert store.folders() == ["sales", "sales-2", "w\u00f6rter"]
+        assert store.folders("sales") == store.folders("sales/") == ["deep"]
+        assert store.folders("w\u00f6rter") == ["a b"]
+        assert store.folders("sales/deep") == store.folders("missing/deep") == []
+
+    def test_folders_are_of_a_valid_directory(self, store: Store) -> None:
+        store.put("sales/a", b"x")
+
+        for prefix in ("..", "sales/..", "a//b", ".hidden", "back\\slash"):
+            with pytest.raises(InvalidNameError):
+                store.folders(prefix)
+
     def test_list_tells_size_and_time(self, store: Store) -> None:
         store.put("a", b"12345")
 

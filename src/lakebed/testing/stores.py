@@ -86,6 +86,9 @@ class DelegatingStore(Store):
     def _list(self, begins_with: str, *, recursive: bool) -> Iterator[ObjectInfo]:
         return self.inner.list(begins_with, recursive=recursive)
 
+    def _folders(self, begins_with: str) -> Sequence[str]:
+        return self.inner.folders(begins_with)
+
     def _delete(self, keys: Sequence[str]) -> None:
         self.inner.delete(keys)
 
@@ -241,6 +244,10 @@ class CountingStore(DelegatingStore):
                 self._add(list=1)
             yield entry
 
+    def _folders(self, begins_with: str) -> Sequence[str]:
+        self._add(list=1)
+        return super()._folders(begins_with)
+
     def _delete(self, keys: Sequence[str]) -> None:
         self._add(delete=-(-len(keys) // _PAGE))
         super()._delete(keys)
@@ -382,6 +389,11 @@ class FailingStore(DelegatingStore):
         if self._is_due("list", begins_with):
             self._fail("list", begins_with)
         return super()._list(begins_with, recursive=recursive)
+
+    def _folders(self, begins_with: str) -> Sequence[str]:
+        if self._is_due("list", begins_with):
+            self._fail("list", begins_with)
+        return super()._folders(begins_with)
 
     def _delete(self, keys: Sequence[str]) -> None:
         due = self._is_due("delete", *keys)

@@ -1,0 +1,172 @@
+"""Pointers to the metadata of Iceberg tables that a catalog of Lakebed keeps in a repository.
+
+The table `orders` has one small object, which is replaced under a condition at each commit. It is
+never deleted: a dropped table leaves its name free, and the pointer lists the metadata that it had.
+
+    orders.iceberg-table.json                       the pointer
+    orders/metadata/00003-….metadata.json           the metadata that it names
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+import msgspec
+
+from lakebed.common.decoding import UNREADABLE, from_json
+from lakebed.errors import (
+    CorruptMetadataError,
+    ObjectNotFoundError,
+)
+from lakebed.model.names import is_dataset_name
+from lakebed.store.base import Store
+
+SUFFIX = ".iceberg-table.json"
+MAX_DROPPED = 100  # tables of one name that were dropped, in its pointer; older ones are left out
+
+_VERSION = 1
+
+
+class DroppedTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A table that had a name before.
+
+    Attributes:
+        metadata_location: Location of its last metadata, which `register` takes.
+        dropped_at: Time at which it lost the name; aware, UTC.
+        renamed_to: Its new name, as `namespace.table`; empty if it was dropped.
+    """
+
+    metadata_location: str
+    dropped_at: dt.datetime
+    renamed_to: str = ""
+
+
+class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The state of one table name.
+
+    Attributes:
+        metadata_location: Location of the current metadata; empty if no table has the name.
+        renaming_to: The name that a rename gives to the table, as `namespace.table`, while it has
+            not ended; else empty.
+        dropped: Tables that had the name before, oldest first.
+        format_version: Version of this document.
+    """
+
+    metadata_location: str = ""
+    renaming_to: str = ""
+    dropped: tuple[DroppedTable, ...] = ()
+    format_version: int = _VERSION
+
+    def without_table(self, renamed_to: str = "") -> Pointer:
+        """Return the pointer after its table was dropped, or has another name."""
+        dropped = DroppedTable(
+            metadata_location=self.metadata_location,
+            dropped_at=dt.datetime.now(dt.UTC),
+            renamed_to=renamed_to,
+        )
+        return Pointer(dropped=(*self.dropped, dropped)[-MAX_DROPPED:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPointer:
+    """A pointer with the etag that its next change compares.
+
+    Attributes:
+        pointer: The pointer.
+        etag: Etag for replace-if-match.
+    """
+
+    pointer: Pointer
+    etag: str
+
+
+def find_pointer(store: Store, name: str) -> StoredPointer | None:
+    """Return the pointer of a name; None if it never had a table.
+
+    Args:
+        store: The store of the repository.
+        name: Name of the table; with a folder, the name in that namespace.
+
+    Raises:
+        CorruptMetadataError: It cannot be read.
+
+    Cost:
+        One GET.
+    """
+    key = pointer_key(name)
+    try:
+        stored = store.get(key)
+    except ObjectNotFoundError:
+        return None
+    if store.finish_claim(key, etag=stored.etag):
+        return find_pointer(store, name)
+    try:
+        pointer = from_json(stored.data, Pointer)
+    except UNREADABLE as exc:
+        raise CorruptMetadataError(
+            f"{key!r} in {store.uri} cannot be read: {exc}.",
+            hint="Move it away, and register the table by its newest metadata file.",
+        ) from exc
+    if pointer.format_version != _VERSION:
+        raise CorruptMetadataError(
+            f"{key!r} in {store.uri} has the format version {pointer.format_version}.",
+            hint="Use a newer release of Lakebed.",
+        )
+    return StoredPointer(pointer=pointer, etag=stored.etag)
+
+
+def put_pointer(
+    store: Store, name: str, pointer: Pointer, before: StoredPointer | None
+) -> StoredPointer:
+    """Replace the pointer of a name, if it is still as it was read, and return it as it is stored.
+
+    Args:
+        store: The store of the repository.
+        name: Name of the table.
+        pointer: The new pointer.
+        before: The pointer as it was read; None if there was none.
+
+    Raises:
+        ObjectExistsError: Another writer has created it.
+        PreconditionFailedError: Another writer has changed it.
+        StorageError: If retryable, it may or may not have been replaced.
+
+    Cost:
+        One conditional PUT.
+    """
+    content = msgspec.json.encode(pointer)
+    if before is None:
+        etag = store.create(pointer_key(name), content)
+    else:
+        etag = store.replace(pointer_key(name), content, if_match=before.etag)
+    return StoredPointer(pointer=pointer, etag=etag)
+
+
+def list_pointers(store: Store, folder: str = "") -> list[str]:
+    """Return the names of the tables that pointers of a folder name, sorted.
+
+    Args:
+        store: The store of the repository.
+        folder: The folder of a namespace, with a trailing slash; empty for the root.
+
+    Cost:
+        One LIST of the folder, and a GET for each pointer.
+    """
+    keys = (info.key for info in store.list(folder, recursive=False))
+    names = [key.removeprefix(folder).removesuffix(SUFFIX) for key in keys if key.endswith(SUFFIX)]
+    return [name for name in names if is_dataset_name(name) and _is_live(store, folder + name)]
+
+
+def pointer_key(name: str) -> str:
+    """Return the key of the pointer of a name.
+
+    >>> pointer_key("orders")
+    'orders.iceberg-table.json'
+    """
+    return f"{name}{SUFFIX}"
+
+
+def _is_live(store: Store, name: str) -> bool:
+    found = find_pointer(store, name)
+    return found is not None and bool(found.pointer.metadata_location)
