@@ -118,6 +118,19 @@ class InspectGroup(DatasetGroup):
             published.tables(self._dataset._source.store, self._dataset._source.load().state)
         )
 
+    def quarantines(self) -> tuple[str, ...]:
+        """Return the names of the datasets that hold rejects of this dataset, in order.
+
+        Usually that is `<name>_quarantine` alone; none if no row was set aside.
+
+        Cost:
+            A LIST of the repository, and the head of each of its datasets; of those with the fields
+            of rejects, the record of their raw files.
+        """
+        from lakebed.work.ingest.quarantine import quarantines_of
+
+        return quarantines_of(self._dataset._source.store, self._dataset.name)
+
     def schemas(self) -> Items[SchemaVersion]:
         """Return the current and all former schemas, oldest first.
 

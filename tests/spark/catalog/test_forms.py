@@ -6,6 +6,8 @@ import pytest
 
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
 from lakebed.spark.catalog.lake_tables import LakeTable
+from lakebed.spark.catalog.metadata_tables import FactsScanBuilder, FactsTable, ReadOnlyTable
+from lakebed.spark.catalog.procedures import LakeProcedure
 from lakebed.spark.catalog.scans import LakeScan, LakeScanBuilder
 from lakebed.spark.catalog.session_jvm import Proxied
 from lakebed.spark.catalog.writes import LakeWriteBuilder, StagedLakeTable
@@ -16,7 +18,10 @@ pytestmark = [
     pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
 ]
 
-CLASSES = [LakeCatalog, LakeTable, LakeScan, LakeScanBuilder, LakeWriteBuilder, StagedLakeTable]
+CLASSES = [
+    *(LakeCatalog, LakeTable, ReadOnlyTable, FactsTable, FactsScanBuilder, LakeProcedure),
+    *(LakeScan, LakeScanBuilder, LakeWriteBuilder, StagedLakeTable),
+]
 
 
 @pytest.mark.parametrize("class_", CLASSES, ids=lambda class_: class_.__name__)

@@ -415,7 +415,6 @@ REFUSALS = {
         InvalidInputError,
         "Leave",
     ),
-    "call": Refusal("CALL lake.compact('flights')", InvalidInputError, "compact()"),
     "namespace": Refusal("CREATE NAMESPACE lake.sales", InvalidInputError, "repository"),
     "table in a namespace": Refusal(
         "CREATE TABLE lake.sales.new (n INT)", InvalidInputError, "repository"

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakebed.errors import InvalidInputError
+from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.layout import Layout
 from lakebed.model.partition import (
     CalendarPart,
@@ -17,7 +20,7 @@ from lakebed.model.partition import (
     Identity,
     PartitionFunction,
 )
-from lakebed.model.schema import MISSING, Field, Schema
+from lakebed.model.schema import MISSING, Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.types import struct_type
 
@@ -53,6 +56,13 @@ def table_struct(layout: Layout, names: Sequence[str]) -> StructType:
         if text:
             column.metadata = {**(column.metadata or {}), _DEFAULT: text, "EXISTS_DEFAULT": text}
     return struct
+
+
+def level_type(type_: Type) -> pa.DataType:
+    """Return the type of Arrow that Spark reads values of a partition field from."""
+    if type_ == Primitive(Kind.UNSIGNED_LONG):
+        return pa.decimal128(20, 0)  # Spark has no unsigned numbers
+    return type_to_arrow(type_)
 
 
 def _default_text(field: Field | None) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakebed.common.recent import Recent
@@ -25,6 +24,17 @@ from lakebed.spark.catalog.lake_tables import (
     LakeTable,
     TableVersion,
 )
+from lakebed.spark.catalog.metadata_tables import (
+    METADATA_TABLES,
+    QUARANTINE,
+    ReadOnlyTable,
+    find_quarantine,
+    metadata_error,
+    metadata_table,
+    no_rejects,
+)
+from lakebed.spark.catalog.time_travel import NamedMoment
+from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
 from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
@@ -113,7 +123,9 @@ class LakeCatalog(Proxied):
         return self._jvm.to_array(make, [make.of(namespace, name) for name in names])
 
     def tableExists(self, identifier: Any) -> bool:
-        """Return whether there is a dataset of this name."""
+        """Return whether there is a dataset, or a metadata table, of this name."""
+        if self._find_owner(identifier) is not None:
+            return identifier.name() in METADATA_TABLES
         return self._find(identifier) is not None
 
     def invalidateTable(self, _identifier: Any) -> None:
@@ -121,10 +133,18 @@ class LakeCatalog(Proxied):
 
     def loadTable(self, identifier: Any, *moment: Any) -> Any:
         """Return a dataset as a table, at its current version or at another one."""
-        dataset = self._get(identifier)
-        for part in moment:
-            dataset = _at(dataset, part)
-        return LakeTable(self._jvm, self._title(identifier), self._opened(dataset))
+        title = self._title(identifier)
+        owner = self._find_owner(identifier)
+        if owner is None:
+            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier))
+            return LakeTable(self._jvm, title, self._opened(dataset))
+        table = identifier.name()
+        if table != QUARANTINE:
+            return metadata_table(self._jvm, title, owner, table, NamedMoment.of(moment))
+        rejects = find_quarantine(self._repository, owner, NamedMoment.of(moment))
+        if rejects is None:
+            return no_rejects(self._jvm, title)
+        return ReadOnlyTable(self._jvm, title, self._opened(rejects))
 
     def createTable(self, identifier: Any, *description: Any) -> Any:
         """Create an empty dataset."""
@@ -159,6 +179,7 @@ class LakeCatalog(Proxied):
 
     def dropTable(self, identifier: Any) -> bool:
         """Refuse it, unless there is no such table: it would delete the history at once."""
+        self._refuse_metadata("DROP TABLE", identifier)
         if self._find(identifier) is None:
             return False
         raise InvalidInputError(
@@ -169,6 +190,7 @@ class LakeCatalog(Proxied):
 
     def purgeTable(self, identifier: Any) -> bool:
         """Delete a dataset with its history, as `Repository.drop`."""
+        self._refuse_metadata("DROP TABLE", identifier)
         if self._find(identifier) is None:
             return False
         return self._repository.drop(identifier.name(), if_missing="ignore")
@@ -183,6 +205,7 @@ class LakeCatalog(Proxied):
 
     def alterTable(self, identifier: Any, changes: Any) -> Any:
         """Change columns and properties, as `Dataset.evolve`, in one commit."""
+        self._refuse_metadata("ALTER TABLE", identifier)
         dataset, changes = self._get(identifier), list(changes)
         dataset.evolve(lambda old: with_changes(self._jvm, old, changes))
         return self.loadTable(identifier)
@@ -195,23 +218,43 @@ class LakeCatalog(Proxied):
         )
 
     def loadProcedure(self, identifier: Any) -> Any:
-        """Refuse it."""
-        name = identifier.name()
-        raise InvalidInputError(
-            f"The catalog has no procedure {name!r}.",
-            hint="Call the verb of the dataset, such as lake['flights'].compact() or .rollback(…).",
+        """Return a procedure: a verb of upkeep.
+
+        Raises:
+            InvalidInputError: There is no such procedure.
+        """
+        namespace = list(identifier.namespace())
+        self._check_namespace(identifier.namespace())
+
+        def find_dataset(parts: Sequence[str]) -> CatalogDataset:
+            return self._open([*namespace, *parts])
+
+        return LakeProcedure(
+            self._jvm, identifier.name(), self._name, self._repository, find_dataset
         )
 
     def listProcedures(self, namespace: Any) -> Any:
-        """Return no procedures."""
+        """Return the procedures, which are the same in each namespace."""
         self._check_namespace(namespace)
-        return self._jvm.to_array(self._jvm.connector.catalog.Identifier, ())
+        make = self._jvm.connector.catalog.Identifier
+        return self._jvm.to_array(make, [make.of(namespace, name) for name in PROCEDURES])
 
     def _check_namespace(self, namespace: Any) -> None:
         """Raise Spark's own error if a namespace is not the default one."""
         if len(namespace):
             error = self._jvm.sql.catalyst.analysis.NoSuchNamespaceException(namespace)
             raise raised_in_java(error)
+
+    def _open(self, parts: Sequence[str]) -> CatalogDataset:
+        """Return a dataset by the parts of its name below the catalog.
+
+        Raises:
+            DatasetNotFoundError: There is none.
+        """
+        if len(parts) == 1:
+            return self._repository.open(parts[0])
+        make = self._jvm.connector.catalog.Identifier
+        return self._get(make.of(self._jvm.to_texts(parts[:-1]), parts[-1]))
 
     def _title(self, identifier: Any) -> str:
         return ".".join((self._name, *identifier.namespace(), identifier.name()))
@@ -224,6 +267,23 @@ class LakeCatalog(Proxied):
             return self._repository.open(name)
         except (DatasetNotFoundError, InvalidNameError):
             return None
+
+    def _find_owner(self, identifier: Any) -> CatalogDataset | None:
+        """Return the dataset whose metadata table an identifier names; None if it names none."""
+        namespace = list(identifier.namespace())
+        if len(namespace) != 1:
+            return None
+        make = self._jvm.connector.catalog.Identifier
+        return self._find(make.of(self._jvm.to_texts(()), namespace[0]))
+
+    def _refuse_metadata(self, statement: str, identifier: Any) -> None:
+        """Refuse a statement that would change a metadata table.
+
+        Raises:
+            InvalidInputError: The identifier names one.
+        """
+        if self._find_owner(identifier) is not None:
+            raise metadata_error(statement, self._title(identifier))
 
     def _get(self, identifier: Any) -> CatalogDataset:
         """Return a dataset; without it raise Spark's own error, which is for tables to create."""
@@ -253,6 +313,7 @@ class LakeCatalog(Proxied):
         """
         from pyspark.sql.types import StructType
 
+        self._refuse_metadata("CREATE TABLE", identifier)
         if len(identifier.namespace()):
             raise _namespace_error("CREATE TABLE", identifier.namespace())
         if len(description) == 1:
@@ -314,29 +375,3 @@ def _namespace_error(statement: str, namespace: Iterable[str]) -> LakebedError:
         f"{statement} {'.'.join(namespace)}: the catalog has no namespaces but its own.",
         hint="Open the folder as a repository, and attach it as a catalog with a name of its own.",
     )
-
-
-def _at(dataset: CatalogDataset, moment: Any) -> CatalogDataset:
-    """Return a dataset at the moment that Spark names; the dataset itself if it names none."""
-    if isinstance(moment, int):
-        # Micros since 1970: a float would lose the last of them.
-        return dataset.at(time=_EPOCH + dt.timedelta(microseconds=moment))
-    if isinstance(moment, str):
-        try:
-            return dataset.at(version=int(moment))
-        except ValueError:
-            raise InvalidInputError(
-                f"VERSION AS OF {moment!r}: a version is a whole number.",
-                hint="lake['flights'].history() lists them.",
-            ) from None
-    if moment.getClass().getSimpleName() != "TableContext":
-        return dataset  # privileges or options
-    named = moment.timeTravel().orElse(None)
-    if named is None:
-        return dataset
-    if named.getClass().getSimpleName().endswith("AsOfVersion"):
-        return _at(dataset, str(named.version()))
-    return _at(dataset, int(named.micros()))
-
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import Predicate
+from lakebed.model.values import Scalar
 from lakebed.plan.plan import ScanPlan
 from lakebed.plan.search import plan
 from lakebed.spark.catalog.columns import (
@@ -18,7 +19,8 @@ from lakebed.spark.catalog.columns import (
     transforms_of,
 )
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
-from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
+from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
 from lakebed.state import history
 from lakebed.state.snapshot import Source
@@ -46,6 +48,16 @@ class HasNotes(Protocol):
         """Notes for the caller: what may not have been meant, with a remedy."""
 
 
+class HasFacts(Protocol):
+    """The facts of a dataset."""
+
+    def partitions(self) -> Iterable[PartitionFacts]:
+        """Return the partitions."""
+
+    def quarantines(self) -> tuple[str, ...]:
+        """Return the names of the datasets that hold rejects."""
+
+
 class CatalogDataset(Protocol):
     """A dataset, whose verbs carry out statements."""
 
@@ -54,6 +66,19 @@ class CatalogDataset(Protocol):
     @property
     def name(self) -> str:
         """Its name."""
+
+    @property
+    def inspect(self) -> HasFacts:
+        """Its facts."""
+
+    def history(self) -> Iterable[object]:
+        """Return the commits."""
+
+    def files(self) -> Iterable[object]:
+        """Return the data files."""
+
+    def batches(self) -> Iterable[object]:
+        """Return the batches."""
 
     def at(self, *, version: int | None = None, time: Any = None) -> CatalogDataset:
         """Return an earlier version of it."""
@@ -84,6 +109,26 @@ class CatalogDataset(Protocol):
 
     def evolve(self, descriptor: Callable[[DatasetDescriptor], DatasetDescriptor]) -> object:
         """Change the descriptor."""
+
+
+class PartitionFacts(Protocol):
+    """The facts of a partition."""
+
+    @property
+    def values(self) -> Mapping[str, Scalar]:
+        """Typed value of each partition field."""
+
+    @property
+    def file_count(self) -> int:
+        """Number of data files."""
+
+    @property
+    def row_count(self) -> int | None:
+        """Number of rows; None if another tool wrote a file."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of the files; None if another tool wrote a file."""
 
 
 class CatalogRepository(Protocol):
@@ -231,7 +276,7 @@ def statement_error(statement: str, name: str, why: str = "") -> LakebedError:
     )
 
 
-class LakeTable(Proxied):
+class LakeTable(HasPartitions):
     """A dataset as a table: equal across versions, so that Spark refreshes what it has cached."""
 
     Java = interfaces(
@@ -240,6 +285,7 @@ class LakeTable(Proxied):
         "connector.catalog.SupportsRowLevelOperations",
         "connector.catalog.SupportsDeleteV2",
         "connector.catalog.SupportsMetadataColumns",
+        "connector.catalog.SupportsAtomicPartitionManagement",
     )
 
     def __init__(self, jvm: Jvm, title: str, opened: TableVersion) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lakebed.arrow import scan
 from lakebed.arrow.kernel import write_batches
-from lakebed.arrow.reading.rejects import REJECTS
+from lakebed.arrow.reading.rejects import QUARANTINED, REJECTS
 from lakebed.arrow.reading.sift import ENOUGH_REJECTS, Counts, Sifted, read_rejects
 from lakebed.commit import Commit
 from lakebed.common.given import check_run_name
@@ -61,26 +61,7 @@ _LISTED_REJECTS = 3
 MAX_RUN_BYTES = 150  # it is a directory, percent-encoded
 _LOAD = "load:"  # prefix of the slots of loads; no location of a raw file begins with it
 
-# The most useful fields come first: a terminal may have room for only some of them.
-_DESCRIPTOR = DatasetDescriptor(
-    schema=pa.schema(
-        [
-            pa.field("line_number", pa.int64(), nullable=False),
-            pa.field("reason", pa.string(), nullable=False),
-            pa.field("text", pa.string()),
-            pa.field("path", pa.string()),
-            pa.field("where", pa.string()),
-            pa.field("kind", pa.string()),
-            pa.field("row_count", pa.int64()),
-            pa.field("attempt", pa.string()),
-            pa.field("run", pa.string(), nullable=False),
-            pa.field("loaded_at", pa.timestamp("us", tz="UTC"), nullable=False),
-            pa.field("source_file", pa.string(), nullable=False),
-            pa.field("line", pa.binary(), nullable=False),
-        ]
-    ),
-    partition_by="run",
-)
+_DESCRIPTOR = DatasetDescriptor(schema=QUARANTINED, partition_by="run")
 # Fields of earlier releases; such a dataset gets the other fields when rejects are set aside.
 _OLD_NAMES = ("run", *REJECTS.names, "loaded_at")
 _TEXT_LENGTH = 1_000  # of a line as text; the bytes are complete

@@ -1,0 +1,67 @@
+"""The version or the time that a statement names: VERSION AS OF, TIMESTAMP AS OF."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from lakebed.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lakebed.spark.catalog.lake_tables import CatalogDataset
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedMoment:
+    """A version, a time, or neither.
+
+    Attributes:
+        version: The version; None if the statement names none.
+        time: The time, aware; None if the statement names none.
+    """
+
+    version: int | None = None
+    time: dt.datetime | None = None
+
+    @classmethod
+    def of(cls, parts: Iterable[Any]) -> Self:
+        """Read the moment from the arguments that Spark passes beside the name of a table.
+
+        Raises:
+            InvalidInputError: The version is not a whole number.
+        """
+        for part in parts:
+            if isinstance(part, int | str):
+                return cls._parse(part)
+            if part.getClass().getSimpleName() != "TableContext":
+                continue  # privileges or options
+            travel = part.timeTravel().orElse(None)
+            if travel is None:
+                continue
+            if travel.getClass().getSimpleName().endswith("AsOfVersion"):
+                return cls._parse(str(travel.version()))
+            return cls._parse(int(travel.micros()))
+        return cls()
+
+    @classmethod
+    def _parse(cls, value: int | str) -> Self:
+        if isinstance(value, int):
+            # Micros since 1970: a float would lose the last of them.
+            return cls(time=_EPOCH + dt.timedelta(microseconds=value))
+        try:
+            return cls(version=int(value))
+        except ValueError:
+            raise InvalidInputError(
+                f"VERSION AS OF {value!r}: a version is a whole number.",
+                hint="lake['flights'].history() lists them.",
+            ) from None
+
+    def of_dataset(self, dataset: CatalogDataset) -> CatalogDataset:
+        """Return a dataset at the moment; the dataset itself if there is none."""
+        if self.version is not None:
+            return dataset.at(version=self.version)
+        return dataset if self.time is None else dataset.at(time=self.time)
