@@ -128,3 +128,20 @@ def test_no_dataset_is_made_over_or_in_another_one(cli, home, words) -> None:
 
     assert "cannot be created in" in told
     assert sorted(home.rglob("*")) == before
+
+
+def test_list_shows_the_datasets_of_namespaces_by_their_paths(cli, tmp_path):
+    lake = lakebed.open_repository(tmp_path)
+    for repository in (
+        lake,
+        lake.namespaces.create("sales"),
+        lake["sales"].namespaces.create("eu"),
+    ):
+        repository.write("orders", [{"n": 1}])
+    lake.namespaces.create("empty")
+
+    names = [row["name"] for row in cli.json("list", str(tmp_path))]
+
+    assert names == ["orders", "sales/orders", "sales/eu/orders"]
+    for name in names:
+        assert cli.json("show", f"{tmp_path}/{name}")["row_count"] == 1

@@ -406,7 +406,7 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
 @click.argument("repository", envvar=REPOSITORY_VARIABLE)
 @storage_option
 def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]) -> None:
-    """List the datasets of a repository."""
+    """List the datasets of a repository, and those of its namespaces by their paths."""
     opened, dataset = find_lake(repository, storage_options)
     if dataset is not None:
         lake = shell_address(opened.uri)
@@ -414,12 +414,20 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
             f"{repository!r} is a dataset, not a repository.",
             hint=f"Use `lakebed show {lake}/{dataset}` for it, `lakebed list {lake}` for its repository.",
         )
-    names = opened.list()
+    names = [*opened.list(), *_names_below(opened)]
     if not names:
         output.note(f"There is no dataset in {opened.uri}.")
     output.rows(
         ("name", "location"), ({"name": name, "location": f"{opened.uri}/{name}"} for name in names)
     )
+
+
+def _names_below(repository: Repository) -> Iterator[str]:
+    """Yield the datasets of the namespaces of a repository, each with the path of its folder."""
+    for name in repository.namespaces.list():
+        namespace = repository.namespaces.open(name)
+        for dataset in (*namespace.list(), *_names_below(namespace)):
+            yield f"{name}/{dataset}"
 
 
 _DROPPED_COLUMNS = ("key", "size_bytes")

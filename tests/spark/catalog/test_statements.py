@@ -415,10 +415,6 @@ REFUSALS = {
         InvalidInputError,
         "Leave",
     ),
-    "namespace": Refusal("CREATE NAMESPACE lake.sales", InvalidInputError, "repository"),
-    "table in a namespace": Refusal(
-        "CREATE TABLE lake.sales.new (n INT)", InvalidInputError, "repository"
-    ),
     "location": Refusal(
         "CREATE TABLE lake.new (n INT) LOCATION '/elsewhere'", InvalidInputError, "LOCATION"
     ),

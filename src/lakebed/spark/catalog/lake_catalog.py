@@ -1,21 +1,19 @@
-"""A repository as a catalog of Spark: its datasets are the tables of the default namespace."""
+"""A repository as a catalog of Spark: its datasets are tables, its folders are namespaces."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakebed.common.recent import Recent
 from lakebed.errors import (
+    AlreadyExistsError,
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidInputError,
-    InvalidNameError,
-    LakebedError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.names import is_dataset_name
 from lakebed.spark.catalog.columns import defaults_of, functions_of, schema_of
 from lakebed.spark.catalog.java_errors import raised_in_java
 from lakebed.spark.catalog.lake_tables import (
@@ -33,11 +31,12 @@ from lakebed.spark.catalog.metadata_tables import (
     metadata_table,
     no_rejects,
 )
-from lakebed.spark.catalog.time_travel import NamedMoment
+from lakebed.spark.catalog.places import Place, Places, find_dataset
 from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
 from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
+from lakebed.spark.catalog.time_travel import NamedMoment
 from lakebed.spark.catalog.writes import StagedLakeTable, StatementOptions, Wanted
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ class LakeCatalog(Proxied):
         super().__init__(Jvm(spark))
         self._name = name
         self._repository = repository
+        self._places = Places(repository)
         self._lists = FileLists()
         self._versions = Recent[tuple[object, ...], TableVersion](_KEPT_VERSIONS)
 
@@ -89,42 +89,87 @@ class LakeCatalog(Proxied):
         return self._jvm.to_texts(())
 
     def listNamespaces(self, *parent: Any) -> Any:
-        """Return no namespaces."""
-        for namespace in parent:
-            self._check_namespace(namespace)
-        return self._jvm.gateway.new_array(self._jvm.java.lang.String, 0, 0)
+        """Return the namespaces of the default one, or of another one."""
+        above = list(parent[0]) if parent else []
+        repository = self._repository_of(above)
+        text = self._jvm.java.lang.String
+        names = [self._jvm.to_texts([*above, name]) for name in repository.namespaces.list()]
+        array = self._jvm.gateway.new_array(text, len(names), 0)
+        for position, name in enumerate(names):
+            self._jvm.java.lang.reflect.Array.set(array, position, name)
+        return array
 
     def namespaceExists(self, namespace: Any) -> bool:
-        """Return whether the namespace is the default one."""
-        return not len(namespace)
+        """Return whether a folder is a namespace."""
+        return self._places.find_repository(list(namespace)) is not None
 
     def loadNamespaceMetadata(self, namespace: Any) -> Any:
-        """Return the location of the repository."""
-        self._check_namespace(namespace)
-        return self._jvm.to_map({"location": self._repository.store.uri})
+        """Return the properties of a namespace, and its location."""
+        parts = list(namespace)
+        repository = self._repository_of(parts)
+        own = self._repository_of(parts[:-1]).namespaces.properties(parts[-1]) if parts else {}
+        return self._jvm.to_map({**own, "location": repository.store.uri})
 
-    def createNamespace(self, namespace: Any, _metadata: Any) -> None:
-        """Refuse it."""
-        raise _namespace_error("CREATE NAMESPACE", namespace)
+    def createNamespace(self, namespace: Any, metadata: Any) -> None:
+        """Create an empty namespace."""
+        parts, properties = list(namespace), dict(metadata)
+        _check_no_location("CREATE NAMESPACE", parts, properties)
+        try:
+            self._repository_of(parts[:-1]).namespaces.create(parts[-1], properties=properties)
+        except AlreadyExistsError as error:
+            if not self.namespaceExists(namespace):
+                raise error from None  # a dataset has the name
+            exceptions = self._jvm.sql.catalyst.analysis
+            raise raised_in_java(exceptions.NamespaceAlreadyExistsException(namespace)) from None
 
-    def alterNamespace(self, namespace: Any, _changes: Any) -> None:
-        """Refuse it."""
-        raise _namespace_error("ALTER NAMESPACE", namespace)
+    def alterNamespace(self, namespace: Any, changes: Any) -> None:
+        """Set and remove properties of a namespace."""
+        parts, properties, removed = list(namespace), {}, []
+        self._repository_of(parts)
+        for change in changes:
+            if change.getClass().getSimpleName() == "RemoveProperty":
+                removed.append(str(change.property()))
+            else:
+                properties[str(change.property())] = str(change.value())
+        _check_no_location("ALTER NAMESPACE", parts, properties)
+        if not parts:
+            raise InvalidInputError(
+                "ALTER NAMESPACE: the repository itself has no properties.",
+                hint="Give them to a namespace in it.",
+            )
+        above = self._repository_of(parts[:-1])
+        above.namespaces.update(parts[-1], properties=properties, remove=removed)
 
-    def dropNamespace(self, namespace: Any, _cascade: bool) -> bool:  # noqa: FBT001 - Spark's signature
-        """Refuse it."""
-        raise _namespace_error("DROP NAMESPACE", namespace)
+    def dropNamespace(self, namespace: Any, cascade: bool) -> bool:  # noqa: FBT001 - Spark's signature
+        """Remove an empty namespace; with CASCADE also only an empty one."""
+        parts = list(namespace)
+        repository = self._repository_of(parts)
+        held = [*repository.list(), *repository.namespaces.list()]
+        if held and not cascade:
+            exceptions = self._jvm.sql.catalyst.analysis
+            error = exceptions.NonEmptyNamespaceException(
+                namespace, f"It holds {', '.join(held[:5])}.", self._jvm.none
+            )
+            raise raised_in_java(error)
+        if held:
+            raise InvalidInputError(
+                f"DROP NAMESPACE {'.'.join(parts)} CASCADE would delete {len(held)} datasets or "
+                f"namespaces with their history: {', '.join(held[:5])}.",
+                hint="Write DROP TABLE … PURGE for each, and then DROP NAMESPACE.",
+            )
+        return self._repository_of(parts[:-1]).namespaces.drop(parts[-1])
 
     def listTables(self, namespace: Any) -> Any:
         """Return the names of the datasets."""
-        self._check_namespace(namespace)
+        repository = self._repository_of(list(namespace))
         make = self._jvm.connector.catalog.Identifier
-        names = self._repository.list()
+        names = repository.list()
         return self._jvm.to_array(make, [make.of(namespace, name) for name in names])
 
     def tableExists(self, identifier: Any) -> bool:
         """Return whether there is a dataset, or a metadata table, of this name."""
-        if self._find_owner(identifier) is not None:
+        place = self._place(identifier)
+        if place is not None and place.owner is not None:
             return identifier.name() in METADATA_TABLES
         return self._find(identifier) is not None
 
@@ -134,14 +179,14 @@ class LakeCatalog(Proxied):
     def loadTable(self, identifier: Any, *moment: Any) -> Any:
         """Return a dataset as a table, at its current version or at another one."""
         title = self._title(identifier)
-        owner = self._find_owner(identifier)
-        if owner is None:
-            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier))
+        place = self._place(identifier)
+        if place is None or place.owner is None:
+            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier, place))
             return LakeTable(self._jvm, title, self._opened(dataset))
         table = identifier.name()
         if table != QUARANTINE:
-            return metadata_table(self._jvm, title, owner, table, NamedMoment.of(moment))
-        rejects = find_quarantine(self._repository, owner, NamedMoment.of(moment))
+            return metadata_table(self._jvm, title, place.owner, table, NamedMoment.of(moment))
+        rejects = find_quarantine(place.repository, place.owner, NamedMoment.of(moment))
         if rejects is None:
             return no_rejects(self._jvm, title)
         return ReadOnlyTable(self._jvm, title, self._opened(rejects))
@@ -155,7 +200,7 @@ class LakeCatalog(Proxied):
             properties=wanted.properties,
         )
         try:
-            self._repository.create(identifier.name(), descriptor)
+            self._home_of(identifier).create(identifier.name(), descriptor)
         except DatasetExistsError:
             error = self._jvm.sql.catalyst.analysis.TableAlreadyExistsException(identifier)
             raise raised_in_java(error) from None
@@ -193,7 +238,7 @@ class LakeCatalog(Proxied):
         self._refuse_metadata("DROP TABLE", identifier)
         if self._find(identifier) is None:
             return False
-        return self._repository.drop(identifier.name(), if_missing="ignore")
+        return self._home_of(identifier).drop(identifier.name(), if_missing="ignore")
 
     def renameTable(self, old: Any, _new: Any) -> None:
         """Refuse it."""
@@ -218,32 +263,40 @@ class LakeCatalog(Proxied):
         )
 
     def loadProcedure(self, identifier: Any) -> Any:
-        """Return a procedure: a verb of upkeep.
+        """Return a procedure: a verb of upkeep, which takes names of a namespace.
 
         Raises:
             InvalidInputError: There is no such procedure.
         """
         namespace = list(identifier.namespace())
-        self._check_namespace(identifier.namespace())
+        repository = self._repository_of(namespace)
 
-        def find_dataset(parts: Sequence[str]) -> CatalogDataset:
+        def find_named(parts: Sequence[str]) -> CatalogDataset:
             return self._open([*namespace, *parts])
 
-        return LakeProcedure(
-            self._jvm, identifier.name(), self._name, self._repository, find_dataset
-        )
+        return LakeProcedure(self._jvm, identifier.name(), self._name, repository, find_named)
 
     def listProcedures(self, namespace: Any) -> Any:
         """Return the procedures, which are the same in each namespace."""
-        self._check_namespace(namespace)
+        self._repository_of(list(namespace))
         make = self._jvm.connector.catalog.Identifier
         return self._jvm.to_array(make, [make.of(namespace, name) for name in PROCEDURES])
 
-    def _check_namespace(self, namespace: Any) -> None:
-        """Raise Spark's own error if a namespace is not the default one."""
-        if len(namespace):
-            error = self._jvm.sql.catalyst.analysis.NoSuchNamespaceException(namespace)
+    def _repository_of(self, namespace: Sequence[str]) -> CatalogRepository:
+        """Return the repository of a namespace; without it raise Spark's own error."""
+        repository = self._places.find_repository(namespace)
+        if repository is None:
+            exceptions = self._jvm.sql.catalyst.analysis
+            error = exceptions.NoSuchNamespaceException(self._jvm.to_texts(namespace))
             raise raised_in_java(error)
+        return repository
+
+    def _home_of(self, identifier: Any) -> CatalogRepository:
+        """Return the repository of a dataset that a statement creates or drops."""
+        return self._repository_of(list(identifier.namespace()))
+
+    def _place(self, identifier: Any) -> Place | None:
+        return self._places.find(list(identifier.namespace()))
 
     def _open(self, parts: Sequence[str]) -> CatalogDataset:
         """Return a dataset by the parts of its name below the catalog.
@@ -251,30 +304,24 @@ class LakeCatalog(Proxied):
         Raises:
             DatasetNotFoundError: There is none.
         """
-        if len(parts) == 1:
-            return self._repository.open(parts[0])
-        make = self._jvm.connector.catalog.Identifier
-        return self._get(make.of(self._jvm.to_texts(parts[:-1]), parts[-1]))
+        place = self._places.find(parts[:-1])
+        if place is None or place.owner is not None:
+            name = ".".join(parts)
+            raise DatasetNotFoundError(
+                f"Dataset {name!r} not found in catalog {self._name}.",
+                hint=f"SHOW TABLES IN {self._name} lists the datasets.",
+            )
+        return place.repository.open(parts[-1])
 
     def _title(self, identifier: Any) -> str:
         return ".".join((self._name, *identifier.namespace(), identifier.name()))
 
-    def _find(self, identifier: Any) -> CatalogDataset | None:
-        name = identifier.name()
-        if len(identifier.namespace()) or not is_dataset_name(name):
+    def _find(self, identifier: Any, place: Place | None = None) -> CatalogDataset | None:
+        """Return the dataset of an identifier; None if there is none."""
+        place = place or self._place(identifier)
+        if place is None or place.owner is not None:
             return None
-        try:
-            return self._repository.open(name)
-        except (DatasetNotFoundError, InvalidNameError):
-            return None
-
-    def _find_owner(self, identifier: Any) -> CatalogDataset | None:
-        """Return the dataset whose metadata table an identifier names; None if it names none."""
-        namespace = list(identifier.namespace())
-        if len(namespace) != 1:
-            return None
-        make = self._jvm.connector.catalog.Identifier
-        return self._find(make.of(self._jvm.to_texts(()), namespace[0]))
+        return find_dataset(place.repository, identifier.name())
 
     def _refuse_metadata(self, statement: str, identifier: Any) -> None:
         """Refuse a statement that would change a metadata table.
@@ -282,12 +329,13 @@ class LakeCatalog(Proxied):
         Raises:
             InvalidInputError: The identifier names one.
         """
-        if self._find_owner(identifier) is not None:
+        place = self._place(identifier)
+        if place is not None and place.owner is not None:
             raise metadata_error(statement, self._title(identifier))
 
-    def _get(self, identifier: Any) -> CatalogDataset:
+    def _get(self, identifier: Any, place: Place | None = None) -> CatalogDataset:
         """Return a dataset; without it raise Spark's own error, which is for tables to create."""
-        dataset = self._find(identifier)
+        dataset = self._find(identifier, place)
         if dataset is None:
             error = self._jvm.sql.catalyst.analysis.NoSuchTableException(identifier)
             raise raised_in_java(error)
@@ -297,7 +345,14 @@ class LakeCatalog(Proxied):
         """Return a version, with its objects of the JVM if they are kept."""
         source = dataset._source
         state = source.load().state
-        key = (state.name, source.pinned is None, state.version, state.commit_id, state.digest)
+        key = (
+            source.store.uri,
+            state.name,
+            source.pinned is None,
+            state.version,
+            state.commit_id,
+            state.digest,
+        )
         kept = self._versions.get(key)
         if kept is None:
             storage = self._repository._storage_options
@@ -314,8 +369,6 @@ class LakeCatalog(Proxied):
         from pyspark.sql.types import StructType
 
         self._refuse_metadata("CREATE TABLE", identifier)
-        if len(identifier.namespace()):
-            raise _namespace_error("CREATE TABLE", identifier.namespace())
         if len(description) == 1:
             (information,) = description
             schema, transforms = information.schema(), information.partitions()
@@ -348,7 +401,7 @@ class LakeCatalog(Proxied):
         return StagedLakeTable(
             self._jvm,
             self._title(identifier),
-            self._repository,
+            self._home_of(identifier),
             identifier.name(),
             self._wanted(identifier, description),
             None if existing is None else self._opened(existing),
@@ -370,8 +423,17 @@ def _split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
     return properties, options
 
 
-def _namespace_error(statement: str, namespace: Iterable[str]) -> LakebedError:
-    return InvalidInputError(
-        f"{statement} {'.'.join(namespace)}: the catalog has no namespaces but its own.",
-        hint="Open the folder as a repository, and attach it as a catalog with a name of its own.",
-    )
+def _check_no_location(
+    statement: str, namespace: Sequence[str], properties: Mapping[str, str]
+) -> None:
+    """Check that a namespace gets no location.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    if "location" in properties:
+        raise InvalidInputError(
+            f"{statement} {'.'.join(namespace)}: a namespace is a folder of its repository, and has "
+            "no other location.",
+            hint="Leave LOCATION out.",
+        )

@@ -20,6 +20,7 @@ from lakebed.spark.catalog.columns import (
 )
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
+from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
 from lakebed.state import history
@@ -131,6 +132,30 @@ class PartitionFacts(Protocol):
         """Bytes of the files; None if another tool wrote a file."""
 
 
+class HasNamespaces(Protocol):
+    """The namespaces of a repository."""
+
+    def list(self) -> list[str]:
+        """Return their names."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is one of a name."""
+
+    def create(self, name: str, *, properties: Mapping[str, str] | None = None) -> object:
+        """Create one."""
+
+    def drop(self, name: str) -> bool:
+        """Drop an empty one."""
+
+    def properties(self, name: str) -> Mapping[str, str]:
+        """Return the properties of one."""
+
+    def update(
+        self, name: str, *, properties: Mapping[str, str] | None = None, remove: Iterable[str] = ()
+    ) -> object:
+        """Set and remove properties of one."""
+
+
 class CatalogRepository(Protocol):
     """A repository, whose datasets are tables."""
 
@@ -139,6 +164,13 @@ class CatalogRepository(Protocol):
     @property
     def store(self) -> Store:
         """The store of the datasets."""
+
+    @property
+    def namespaces(self) -> HasNamespaces:
+        """Its namespaces."""
+
+    def _open_folder(self, name: str) -> CatalogRepository:
+        """Open a folder as a repository."""
 
     def open(self, name: str) -> CatalogDataset:
         """Open a dataset."""
@@ -255,8 +287,6 @@ class TableVersion:
         return plan(self.state, predicate, requests=0, store=self.store)
 
 
-_READ_OPTIONS = frozenset(("versionasof", "timestampasof"))  # carried out by Spark itself
-
 # Verbs of Python for statements that the catalog does not take.
 _VERBS = {"UPDATE": "update_rows", "MERGE": "merge", "DELETE": "delete"}
 
@@ -351,6 +381,8 @@ class LakeTable(HasPartitions):
             "TRUNCATE",
             "OVERWRITE_BY_FILTER",
             "OVERWRITE_DYNAMIC",
+            "MICRO_BATCH_READ",
+            "STREAMING_WRITE",
         )
 
     def metadataColumns(self) -> Any:
@@ -362,18 +394,9 @@ class LakeTable(HasPartitions):
         return False
 
     def newScanBuilder(self, options: Any) -> Any:
-        """Return the builder of a read.
-
-        Raises:
-            InvalidInputError: There is an option that names no version: Spark would ignore it.
-        """
-        unknown = sorted({str(name) for name in options.keySet()} - _READ_OPTIONS)
-        if unknown:
-            raise InvalidInputError(
-                f"A read by the catalog has no option {', '.join(map(repr, unknown))}.",
-                hint="Write WHERE and the columns in the query; the format 'lakebed' has options.",
-            )
-        return LakeScanBuilder(self._jvm, self._opened)
+        """Return the builder of a read, also of a stream."""
+        stream = TableStream(self._jvm, self._opened, dict(options))
+        return LakeScanBuilder(self._jvm, self._opened, stream)
 
     def newWriteBuilder(self, info: Any) -> Any:
         """Return the builder of a write."""

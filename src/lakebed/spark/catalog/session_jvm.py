@@ -109,6 +109,11 @@ class Jvm:
         )
 
     @functools.cached_property
+    def none(self) -> Any:
+        """Scala's empty option."""
+        return self.root.scala.Option.empty()
+
+    @functools.cached_property
     def by_partition(self) -> Any:
         """The mode in which each partition has its own way of reading: rows or columns."""
         modes = getattr(self.connector.read, "Scan$ColumnarSupportMode")
