@@ -17,6 +17,7 @@ from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.plan import ScanPlan
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.connector import find_unreachable
 from lakebed.spark.file_lists import STRICT_OPTIONS, FileList
 from lakebed.spark.jvm_filters import said_by_jvm
@@ -218,10 +219,11 @@ class LakeScanBuilder(Proxied):
         "connector.read.SupportsPushDownRequiredColumns",
     )
 
-    def __init__(self, jvm: Jvm, opened: TableVersion) -> None:
+    def __init__(self, jvm: Jvm, opened: TableVersion, stream: TableStream) -> None:
         """Begin with all columns and no filter."""
         super().__init__(jvm)
         self._opened = opened
+        self._stream = stream
         self._required = opened.schema
         self._predicate: Predicate = TRUE
         self._pushed: list[tuple[Any, set[str]]] = []
@@ -253,11 +255,13 @@ class LakeScanBuilder(Proxied):
         chosen = opened.choose(self._predicate)
         if not (chosen.files and opened.store.is_shared):
             columns = names or opened.columns[:1]
-            return local_rows(jvm, read_frame(jvm.spark, opened.store, chosen, columns))
+            frame = read_frame(jvm.spark, opened.store, chosen, columns)
+            schema = jvm.to_schema(frame.schema)
+            return self._stream.of_rows(lambda: jvm.rows_of(frame), schema)
         native = find_native_columns(jvm, opened, chosen, names)
         if native is None:
-            return _scan_in_python(jvm, opened, names)
-        return LakeScan(jvm, opened, self._predicate, chosen, native, self._pushed)
+            return self._stream.of_scan(_scan_in_python(jvm, opened, names))
+        return LakeScan(jvm, opened, self._stream, self._predicate, chosen, native, self._pushed)
 
 
 def _scan_in_python(jvm: Jvm, opened: TableVersion, names: Sequence[str]) -> Any:
@@ -285,6 +289,7 @@ class LakeScan(Proxied):
         self,
         jvm: Jvm,
         opened: TableVersion,
+        stream: TableStream,
         predicate: Predicate,
         chosen: ScanPlan,
         native: NativeColumns,
@@ -295,6 +300,7 @@ class LakeScan(Proxied):
         Args:
             jvm: The JVM of the session.
             opened: Version of the table.
+            stream: The table as a stream.
             predicate: A condition that the filters of the query imply.
             chosen: The files.
             native: The columns.
@@ -302,6 +308,7 @@ class LakeScan(Proxied):
         """
         super().__init__(jvm)
         self._opened = opened
+        self._stream = stream
         self._condition = self._predicate = predicate
         self._chosen = chosen
         self._native = native
@@ -350,11 +357,16 @@ class LakeScan(Proxied):
 
     def toBatch(self) -> Any:
         """Return Spark's batch; after a filter at run time, that of the remaining files."""
+        self._stream.check_batch()
         if self._first is None:
             self._first = self._last = self._scan()
         elif self._last is None:
             self._last = self._scan() if self._chosen.files else self._without_files()
         return self._last.toBatch()
+
+    def toMicroBatchStream(self, checkpoint: str) -> Any:
+        """Return the stream of all commits."""
+        return self._stream.read(checkpoint)
 
     def _scan(self) -> Any:
         jvm, opened, native = self._jvm, self._opened, self._native

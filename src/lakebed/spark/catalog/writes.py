@@ -16,6 +16,7 @@ from lakebed.model.predicate import Predicate
 from lakebed.spark.catalog.columns import check_same_partitions, schema_of
 from lakebed.spark.catalog.scans import find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.streams import streaming_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,8 +64,16 @@ class StatementOptions:
         return cls(run, mode == "run")
 
 
-def verb_write(jvm: Jvm, write: Callable[[DataFrame], None]) -> Any:
-    """Return a write of Spark that hands its rows to a function, as a frame."""
+def verb_write(
+    jvm: Jvm, write: Callable[[DataFrame], None], to_streaming: Callable[[], Any] | None = None
+) -> Any:
+    """Return a write of Spark that hands its rows to a function, as a frame.
+
+    Args:
+        jvm: The JVM of the session.
+        write: The function.
+        to_streaming: Function that returns the same write of a stream; None if there is none.
+    """
 
     def insert(rows: Any, _is_overwrite: bool) -> None:  # noqa: FBT001 - Spark's signature
         from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +85,7 @@ def verb_write(jvm: Jvm, write: Callable[[DataFrame], None]) -> Any:
         write(DataFrame(rows, spark))
 
     relation = Made(jvm, "sources.InsertableRelation", insert=insert)
+    streams = {} if to_streaming is None else {"toStreaming": to_streaming}
     return Made(
         jvm,
         "connector.write.V1Write",
@@ -83,6 +93,7 @@ def verb_write(jvm: Jvm, write: Callable[[DataFrame], None]) -> Any:
         description=lambda: "lakebed",
         supportedCustomMetrics=lambda: jvm.no_metrics[0],
         reportDriverMetrics=lambda: jvm.no_metrics[1],
+        **streams,
     )
 
 
@@ -143,7 +154,12 @@ class LakeWriteBuilder(Proxied):
         """Return the write."""
         if self._is_dynamic:
             return self._dynamic_write()
-        return verb_write(self._jvm, self._write)
+
+        def to_streaming() -> Any:
+            replaces_all = self._write == self._overwrite
+            return streaming_write(self._jvm, self._opened, self._info, replaces_all=replaces_all)
+
+        return verb_write(self._jvm, self._write, to_streaming)
 
     def _exact(self, predicates: Any) -> Predicate:
         condition = find_exact(self._jvm.find_filters(predicates), self._opened.types)
