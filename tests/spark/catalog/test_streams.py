@@ -20,7 +20,9 @@ pytestmark = [
 
 
 def numbers(*values: int) -> pa.Table:
-    return pa.table({"n": pa.array(values, pa.int64()), "part": pa.array([v % 2 for v in values])})
+    return pa.table(
+        {"n": pa.array(values, pa.int64()), "part": pa.array([v % 2 for v in values], pa.int64())}
+    )
 
 
 @pytest.fixture

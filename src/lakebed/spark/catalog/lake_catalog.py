@@ -31,7 +31,7 @@ from lakebed.spark.catalog.metadata_tables import (
     metadata_table,
     no_rejects,
 )
-from lakebed.spark.catalog.places import Place, Places, find_dataset
+from lakebed.spark.catalog.places import NamedPlace, NamedPlaces, find_dataset
 from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
@@ -68,7 +68,7 @@ class LakeCatalog(Proxied):
         super().__init__(Jvm(spark))
         self._name = name
         self._repository = repository
-        self._places = Places(repository)
+        self._places = NamedPlaces(repository)
         self._lists = FileLists()
         self._versions = Recent[tuple[object, ...], TableVersion](_KEPT_VERSIONS)
 
@@ -295,7 +295,7 @@ class LakeCatalog(Proxied):
         """Return the repository of a dataset that a statement creates or drops."""
         return self._repository_of(list(identifier.namespace()))
 
-    def _place(self, identifier: Any) -> Place | None:
+    def _place(self, identifier: Any) -> NamedPlace | None:
         return self._places.find(list(identifier.namespace()))
 
     def _open(self, parts: Sequence[str]) -> CatalogDataset:
@@ -316,7 +316,7 @@ class LakeCatalog(Proxied):
     def _title(self, identifier: Any) -> str:
         return ".".join((self._name, *identifier.namespace(), identifier.name()))
 
-    def _find(self, identifier: Any, place: Place | None = None) -> CatalogDataset | None:
+    def _find(self, identifier: Any, place: NamedPlace | None = None) -> CatalogDataset | None:
         """Return the dataset of an identifier; None if there is none."""
         place = place or self._place(identifier)
         if place is None or place.owner is not None:
@@ -333,7 +333,7 @@ class LakeCatalog(Proxied):
         if place is not None and place.owner is not None:
             raise metadata_error(statement, self._title(identifier))
 
-    def _get(self, identifier: Any, place: Place | None = None) -> CatalogDataset:
+    def _get(self, identifier: Any, place: NamedPlace | None = None) -> CatalogDataset:
         """Return a dataset; without it raise Spark's own error, which is for tables to create."""
         dataset = self._find(identifier, place)
         if dataset is None:

@@ -18,8 +18,8 @@ _KEPT_REPOSITORIES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What the parts of a name before the last one lead to.
+class NamedPlace:
+    """The repository or dataset that the parts of a name before the last one lead to.
 
     Attributes:
         repository: A repository; that of the owner, if there is one.
@@ -31,7 +31,7 @@ class Place:
     owner: CatalogDataset | None = None
 
 
-class Places:
+class NamedPlaces:
     """The namespaces of a catalog.
 
     A name leads to a metadata table if the repository above has a dataset of the name before.
@@ -42,7 +42,7 @@ class Places:
         self._root = root
         self._opened = Recent[tuple[str, ...], "CatalogRepository"](_KEPT_REPOSITORIES)
 
-    def find(self, namespace: Sequence[str]) -> Place | None:
+    def find(self, namespace: Sequence[str]) -> NamedPlace | None:
         """Return where a name leads; None if it can lead nowhere. The folders may be missing.
 
         Cost:
@@ -53,11 +53,11 @@ class Places:
             owner = find_dataset(repository, part)
             if owner is not None:
                 is_last = position == len(namespace) - 1
-                return Place(repository=repository, owner=owner) if is_last else None
+                return NamedPlace(repository=repository, owner=owner) if is_last else None
             if not is_namespace_name(part):
                 return None
             repository = self._below(repository, tuple(namespace[: position + 1]))
-        return Place(repository=repository)
+        return NamedPlace(repository=repository)
 
     def find_repository(self, namespace: Sequence[str]) -> CatalogRepository | None:
         """Return the repository of a namespace; None if there is none.

@@ -16,6 +16,7 @@ from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.plan import ScanPlan
+from lakebed.spark.catalog.aggregates import aggregates_of, find_aggregates
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.connector import find_unreachable
@@ -23,11 +24,13 @@ from lakebed.spark.file_lists import STRICT_OPTIONS, FileList
 from lakebed.spark.jvm_filters import said_by_jvm
 from lakebed.spark.native_read import find_obstacle, find_odd, struct_of
 from lakebed.spark.planned_frame import read_frame
+from lakebed.spark.raw_files import table_frame
 from lakebed.spark.types import struct_type
 from lakebed.spark.uncertain_dates import columns_with_uncertain_dates
 from lakebed.state import file_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from lakebed.spark.catalog.lake_tables import TableVersion
@@ -217,6 +220,7 @@ class LakeScanBuilder(Proxied):
     Java = interfaces(
         "internal.connector.SupportsPushDownCatalystFilters",
         "connector.read.SupportsPushDownRequiredColumns",
+        "connector.read.SupportsPushDownAggregates",
     )
 
     def __init__(self, jvm: Jvm, opened: TableVersion, stream: TableStream) -> None:
@@ -227,6 +231,7 @@ class LakeScanBuilder(Proxied):
         self._required = opened.schema
         self._predicate: Predicate = TRUE
         self._pushed: list[tuple[Any, set[str]]] = []
+        self._aggregates: pa.Table | None = None
 
     def pushFilters(self, expressions: Any) -> Any:
         """Derive a condition on files from filters; Spark applies all of them to rows."""
@@ -248,9 +253,26 @@ class LakeScanBuilder(Proxied):
         """Take the columns of the query."""
         self._required = required
 
+    def supportCompletePushDown(self, _aggregation: Any) -> bool:
+        """Return that values which are taken from the file table need no further work."""
+        return True
+
+    def pushAggregation(self, aggregation: Any) -> bool:
+        """Take counts, minima and maxima of all rows from the file table, if it has them exactly.
+
+        Spark asks only for queries without a filter.
+        """
+        aggregates = aggregates_of(aggregation)
+        if aggregates:
+            self._aggregates = find_aggregates(self._opened, aggregates)
+        return self._aggregates is not None
+
     def build(self) -> Any:
         """Return the scan."""
         jvm, opened = self._jvm, self._opened
+        if self._aggregates is not None:
+            totals = table_frame(jvm.spark, self._aggregates)
+            return self._stream.of_rows(lambda: jvm.rows_of(totals), jvm.to_schema(totals.schema))
         names = tuple(self._required.fieldNames())
         chosen = opened.choose(self._predicate)
         if not (chosen.files and opened.store.is_shared):
