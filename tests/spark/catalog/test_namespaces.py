@@ -142,7 +142,7 @@ def test_statement_is_refused_and_changes_nothing(
 
     assert words in str(caught.value)
     assert lake.list() == ["flights"]
-    assert lake.namespaces.list() == ("sales",)
+    assert lake.namespaces.list() == ["sales"]
     assert lake["sales"]["orders"].count() == 2
 
 
