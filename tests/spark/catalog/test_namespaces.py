@@ -117,8 +117,8 @@ def test_statement_with_a_namespace(
     [
         ("DROP NAMESPACE lake.sales CASCADE", InvalidInputError, "orders"),
         ("CREATE NAMESPACE lake.flights", AlreadyExistsError, "dataset"),
-        ("CREATE TABLE lake.sales (n INT)", InvalidInputError, "namespace"),
-        ("CREATE TABLE lake.sales AS SELECT 1 AS n", InvalidInputError, "namespace"),
+        ("CREATE TABLE lake.sales (n INT)", InvalidInputError, "repository"),
+        ("CREATE TABLE lake.sales AS SELECT 1 AS n", InvalidInputError, "repository"),
         ("CREATE NAMESPACE lake.`a.b`", InvalidNameError, "a.b"),
         ("CREATE NAMESPACE lake.`..`", InvalidNameError, ".."),
         ("CREATE NAMESPACE lake.`_lakebed`", InvalidNameError, "_lakebed"),

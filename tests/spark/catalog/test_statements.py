@@ -305,6 +305,45 @@ CASES = {
         ),
         [(21,)],
     ),
+    "describe a column": Case(
+        ("DESCRIBE lake.flights day",),
+        [("col_name", "day"), ("data_type", "date"), ("comment", "NULL")],
+    ),
+    "refresh": Case(("REFRESH TABLE lake.flights", COUNT), [(20,)]),
+    "uncache": Case(
+        (
+            "CACHE TABLE lake.flights",
+            "TRUNCATE TABLE lake.flights",
+            "UNCACHE TABLE lake.flights",
+            COUNT,
+        ),
+        [(0,)],
+    ),
+    "create as select from itself": Case(
+        (
+            "CREATE TABLE lake.new PARTITIONED BY (day) AS SELECT * FROM lake.flights",
+            "INSERT OVERWRITE lake.new SELECT * FROM lake.new WHERE day = DATE '2026-01-02'",
+            NEW,
+        ),
+        [(4, 1, 16)],
+    ),
+    "hidden level": Case(
+        (
+            "CREATE TABLE lake.new PARTITIONED BY (days(at)) AS SELECT id, "
+            "timestamp_seconds(1767225600 + id * 86400) AS at FROM range(3)",
+            "SELECT at_day, id FROM lake.new WHERE at_day > DATE '2026-01-01' ORDER BY id",
+        ),
+        [(dt.date(2026, 1, 2), 1), (dt.date(2026, 1, 3), 2)],
+    ),
+    "insert after a rename": Case(
+        (
+            "ALTER TABLE lake.flights RENAME COLUMN carrier TO airline",
+            "ALTER TABLE lake.flights ADD COLUMNS (x INT COMMENT 'an x')",
+            "INSERT INTO lake.flights (flight, day, airline) VALUES (100, DATE '2026-05-05', 'w')",
+            "SELECT count(*), count(x), max(airline) FROM lake.flights",
+        ),
+        [(21, 0, "w")],
+    ),
     "join with itself": Case(
         (
             "SELECT count(*) FROM lake.flights a JOIN lake.flights b ON a.flight = b.flight "
@@ -678,3 +717,67 @@ def test_missing_table_is_missing_to_spark(spark: Any, lake: lakebed.Repository)
         spark.sql("SELECT * FROM lake.`a.b`")
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
         spark.sql("CREATE TABLE lake.flights (n INT)")
+
+
+OF_SPARK = {
+    "replace what is missing": (
+        "REPLACE TABLE lake.no AS SELECT 1 AS a",
+        "TABLE_OR_VIEW_NOT_FOUND",
+    ),
+    "statistics": ("ANALYZE TABLE lake.flights COMPUTE STATISTICS", "NOT_SUPPORTED_COMMAND_FOR_V2"),
+    "view": ("CREATE VIEW lake.v AS SELECT 1 AS a", "MISSING_CATALOG_ABILITY"),
+    "constraint": (
+        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (flight >= 0)",
+        "UNSUPPORTED_FEATURE",
+    ),
+    "drop": ("DROP TABLE lake.nothing", "TABLE_OR_VIEW_NOT_FOUND"),
+    "name": ("SELECT * FROM lake.`a.b`", "TABLE_OR_VIEW_NOT_FOUND"),
+    "number of columns": ("INSERT INTO lake.flights VALUES (1, 'X')", "NOT_ENOUGH_DATA_COLUMNS"),
+}
+
+
+@pytest.mark.parametrize("name", OF_SPARK)
+def test_statement_is_refused_by_spark_and_changes_nothing(
+    spark: Any, lake: lakebed.Repository, name: str
+):
+    from pyspark.errors import PySparkException
+
+    statement, condition = OF_SPARK[name]
+
+    with pytest.raises(PySparkException, match=condition):
+        spark.sql(statement).collect()
+
+    assert lake.list() == ["flights"]
+    assert lake.open("flights").version == 1
+
+
+def test_query_that_fails_leaves_no_table(spark: Any, lake: lakebed.Repository):
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="USER_RAISED_EXCEPTION"):
+        spark.sql(
+            "CREATE TABLE lake.new AS SELECT CAST(raise_error('x') AS INT) AS a FROM range(3)"
+        )
+
+    assert not lake.exists("new")
+
+
+def test_writers_of_frames_keep_what_is_there(spark: Any, lake: lakebed.Repository):
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
+        frame(spark, range(2)).write.saveAsTable("lake.flights")
+    with pytest.raises(AnalysisException, match="NOT_FOUND"):
+        frame(spark, range(2)).writeTo("lake.nothing").replace()
+
+    assert lake.open("flights").count() == 20
+
+
+def test_catalog_of_the_session_shows_the_tables(spark: Any, lake: lakebed.Repository):
+    lake.namespaces.create("sales").write("orders", flights(range(2)))
+
+    assert [table.name for table in spark.catalog.listTables("lake.sales")] == ["orders"]
+    assert spark.catalog.getTable("lake.flights").name == "flights"
+    assert [column.name for column in spark.catalog.listColumns("lake.flights")] == [
+        *("flight", "carrier", "day")
+    ]

@@ -70,8 +70,8 @@ def aggregates_of(aggregation: Any) -> list[ColumnFunction] | None:
         if kind not in ("Count", "Min", "Max") or (kind == "Count" and function.isDistinct()):
             return None
         column = function.column()
-        if not hasattr(column, "fieldNames"):
-            return None
+        if str(column.getClass().getSimpleName()) != "FieldReference":
+            return None  # an expression
         names = list(column.fieldNames())
         if len(names) != 1:
             return None
