@@ -761,7 +761,7 @@ def test_the_configuration_offers_no_writes(virtual) -> None:
     methods = {endpoint.partition(" ")[0] for endpoint in document["endpoints"]}
     assert methods == {"GET", "HEAD", "POST"}
     posts = [one for one in document["endpoints"] if one.startswith("POST")]
-    assert [one.rpartition("/")[2] for one in posts] == ["plan", "tasks"]
+    assert [one.rpartition("/")[2] for one in posts] == ["plan", "tasks", "metrics"]
 
 
 def test_only_virtual_tables_insist_on_plans_by_the_server(door) -> None:
@@ -934,7 +934,7 @@ def test_a_table_that_was_unpublished_is_published_again(tmp_path) -> None:
 
 
 def test_a_missing_package_is_named_with_its_extras(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "lakebed.tables.iceberg.catalog_plans", None)
+    monkeypatch.setitem(sys.modules, "lakebed.tables.iceberg.pointer_tables", None)
     lake = lakebed.open_repository(str(tmp_path))
 
     with pytest.raises(MissingDependencyError) as raised:

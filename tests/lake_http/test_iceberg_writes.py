@@ -885,20 +885,23 @@ def test_other_changes_name_the_verb_that_makes_them(strange, updates, status, s
 @pytest.mark.parametrize(
     ("method", "path", "said"),
     [
-        ("POST", "/v1/lake/namespaces/lake/tables", "lakebed create"),
-        ("DELETE", TABLE, "lakebed drop"),
-        ("POST", "/v1/lake/tables/rename", "lakebed create"),
-        ("POST", "/v1/lake/namespaces/lake/register", "lakebed adopt"),
-        ("POST", "/v1/lake/namespaces", "one namespace"),
+        ("DELETE", TABLE, "Drop it with purge"),
+        ("POST", "/v1/lake/tables/rename", "part of the key"),
+        ("DELETE", "/v1/lake/namespaces/lake", "the lake itself"),
+        ("POST", "/v1/lake/namespaces/lake/properties", "the lake itself"),
         ("POST", "/v1/lake/transactions/commit", "one table at a time"),
     ],
 )
-def test_tables_are_made_and_dropped_by_lakebed(strange, method, path, said) -> None:
+def test_what_a_dataset_does_not_do_is_refused_by_name(strange, method, path, said) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    answer = error_of(strange.client.ask(path, method, headers, b"{}"))
+    source = {"namespace": ["lake"], "name": "events"}
+    body = json.dumps({"source": source, "destination": source}).encode()
+
+    answer = error_of(strange.client.ask(path, method, headers, body))
 
     assert answer[:2] == (406, "UnsupportedOperationException")
     assert said in answer[2]
+    assert strange.events.version == 1
 
 
 @pytest.mark.parametrize(

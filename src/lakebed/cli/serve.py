@@ -28,7 +28,11 @@ WRITE_TOKEN_VARIABLE = "LAKEBED_WRITE_TOKEN"
 @click.option(
     "--iceberg", is_flag=True, help="Serve the lake to readers of Iceberg, too: a REST catalog."
 )
-@click.option("--namespace", metavar="NAME", help="Namespace of its tables.  [default: lake]")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of the datasets in the root of the lake.  [default: lake]",
+)
 @click.option(
     "--iceberg-metadata",
     "metadata",
@@ -43,7 +47,8 @@ WRITE_TOKEN_VARIABLE = "LAKEBED_WRITE_TOKEN"
     "--allow-writes",
     "writes",
     type=click.Choice(WRITES),
-    help="Let clients of Iceberg write: 'append' new rows only, or 'all', updates and deletes, too.  "
+    help="Let clients of Iceberg write: 'append' new rows and new tables only, or 'all', changes and "
+    "drops, too.  "
     "[default: neither]",
 )
 @click.option(

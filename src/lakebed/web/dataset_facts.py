@@ -7,13 +7,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from lakebed.batches.listing import Batch
 from lakebed.commit import Commit, File, Partition, partitions_of, with_raw_files
 from lakebed.common.shown import human_size
 from lakebed.dataset import Dataset
 from lakebed.errors import LakebedError
+from lakebed.groups.namespace_group import NamespaceGroup
 from lakebed.model.keys import started_ms
 from lakebed.model.locations import shell_address
 from lakebed.model.schema import Field
@@ -47,6 +48,13 @@ class Datasets(Protocol):
     @property
     def store(self) -> Store:
         """The store of the repository."""
+
+    @property
+    def namespaces(self) -> NamespaceGroup[Any]:
+        """The folders in the repository that are repositories."""
+
+    def drop(self, name: str) -> bool:
+        """Drop a dataset with its files."""
 
     def list(self) -> list[str]:
         """Return the names of the datasets, sorted."""

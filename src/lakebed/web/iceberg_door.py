@@ -20,13 +20,14 @@ class IcebergDoor:
     """Options of the catalog.
 
     Attributes:
-        namespace: Name of the only namespace.
+        namespace: Name of the namespace of the datasets in the root of the lake; its namespaces keep
+            their names.
         metadata: URL for the metadata of tables that is not beside their data; readers must be able
             to read it. None for virtual metadata, for clients that let the server plan.
         metadata_options: Settings of the store of `metadata`.
         root: URL of the repository for readers; None for the usual one.
-        allow_writes: The writes of clients that are allowed: `append` for new rows only, `all` for
-            updates and deletes, too; None for none.
+        allow_writes: The writes of clients that are allowed: `append` for new rows, tables and
+            namespaces only, `all` for updates, deletes and drops, too; None for none.
         write_token: Secret that requests to write must send as `Authorization: Bearer …`; it can
             read, too. It is not shown.
 

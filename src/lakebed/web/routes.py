@@ -44,13 +44,14 @@ from lakebed.state.state import State
 from lakebed.store.at_once import at_once
 from lakebed.view import View
 from lakebed.web import pages
+from lakebed.web.catalog_answers import UNAUTHORIZED
 from lakebed.web.comparison import compare
 from lakebed.web.dataset_facts import DatasetFacts, Datasets, gather
 from lakebed.web.downloads import KINDS, Download, FileKind
 from lakebed.web.file_lineage import find_file
 from lakebed.web.first_rows import Order, ShownRows, checked_count, first_rows, unhurried
 from lakebed.web.iceberg_catalog import ROOT as CATALOG_ROOT
-from lakebed.web.iceberg_catalog import UNAUTHORIZED, build_catalog
+from lakebed.web.iceberg_catalog import build_catalog
 from lakebed.web.iceberg_door import IcebergDoor
 from lakebed.web.lake_page import (
     Lake,
