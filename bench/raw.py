@@ -209,7 +209,7 @@ def by_duckdb(folder: Path, kind: str, into: Path) -> Callable[[], int]:
     types = {"long": "BIGINT", "double": "DOUBLE", "text": "VARCHAR", "timestamp": "TIMESTAMPTZ"}
     columns = "{" + ", ".join(f"'{n}': '{types[k]}'" for n, k in COLUMNS.items()) + "}"
     if kind == "jsonl":
-        source = f"read_json('{folder}/*', format='newline_delimited', columns={columns})"
+        source = f"read_json('{folder}/*', format='newline_delimited', columns={columns}, ignore_errors=true)"
     else:
         source = f"read_csv('{folder}/*', header=true, columns={columns}, ignore_errors=true)"
     day = 'CAST("at" AS DATE)'

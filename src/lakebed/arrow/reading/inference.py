@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import decimal
 import itertools
 import sys
 from collections import Counter
@@ -18,12 +17,14 @@ from lakebed.arrow.documents import decode_object
 from lakebed.arrow.formats.parquet import open_parquet
 from lakebed.arrow.formats.submissions import split_line
 from lakebed.arrow.reading.binary import avro_file_schema, rows_schema
+from lakebed.arrow.reading.blocks import Block, BlockSource
 from lakebed.arrow.reading.cells import csv_cells, legal_name
 from lakebed.arrow.reading.chunks import text_lines, without_blanks
 from lakebed.arrow.reading.column_types import TextColumn, choose_notation
 from lakebed.arrow.reading.csv import cells_as_text, csv_records, header_names
 from lakebed.arrow.reading.csv_blocks import text_blocks
 from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions, parts_of
+from lakebed.arrow.reading.document_kinds import KnownDocuments, SeenValues
 from lakebed.arrow.reading.files import (
     MOST_COLUMNS,
     STDIN,
@@ -44,24 +45,23 @@ from lakebed.arrow.reading.rows import as_written
 from lakebed.arrow.reading.sniffing import Recognized, recognize
 from lakebed.arrow.reading.texts import (
     DATE_FORMATS,
-    MAX_EXACT,
     NULL_WORDS,
     PLAIN,
     NumberNotation,
-    kind_of_text,
 )
 from lakebed.common import advice
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, InvalidNameError, SchemaMismatchError
 from lakebed.model.arrow_types import schema_of_rows
-from lakebed.model.avro import MAX_DEPTH
 from lakebed.model.descriptor import DOCUMENT, UUID
 from lakebed.model.names import check_field_name, nearest
-from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Schema, Struct, Type
+from lakebed.model.schema import Field, Kind, Primitive, Schema
 
 DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096
+_BLOCKS = 16  # of JSON lines in an ordinary block: a line that is new costs little
+LINES_PER_GROUP = 1_000
 _MOST_FILES = 20  # whose first bytes are looked at
 
 
@@ -598,9 +598,10 @@ def _chunked(lines: Iterable[Line], look: _Look, location: str) -> Iterator[list
 
 
 def _from_json(files: Sequence[RawFile], look: _Look) -> Inspection:
-    root = _Node()
+    documents = _Documents(look)
     for file in files:
-        _add_documents(root, file, look)
+        documents.add_file(file)
+    root = documents.root
     if not root.fields:
         look.misfits.explain()
     names = _legal_names(root) if look.takes_any else {}
@@ -621,7 +622,7 @@ def _from_json(files: Sequence[RawFile], look: _Look) -> Inspection:
     )
 
 
-def _legal_names(root: _Node) -> dict[str, str]:
+def _legal_names(root: SeenValues) -> dict[str, str]:
     """Return names for the members of objects that no field may be called."""
     all_names = root.names()
     names: dict[str, str] = {}
@@ -638,9 +639,10 @@ def _legal_names(root: _Node) -> dict[str, str]:
 
 
 def _from_submissions(files: Sequence[RawFile], look: _Look) -> Inspection:
-    root = _Node()
+    documents = _Documents(look, is_submission=True)
     for file in files:
-        _add_documents(root, file, look, is_submission=True)
+        documents.add_file(file)
+    root = documents.root
     for name in (UUID, DOCUMENT):
         root.fields.pop(name, None)  # those of the line come first
     own = tuple(
@@ -654,43 +656,89 @@ def _from_submissions(files: Sequence[RawFile], look: _Look) -> Inspection:
     )
 
 
-def _add_documents(root: _Node, file: RawFile, look: _Look, *, is_submission: bool = False) -> None:
-    looking = _Looking(file, look.tally)
-    add_misfit = look.misfits.of(file.location)
-    takes_any = look.takes_any and not is_submission
-    with reading(file.location):
-        records = (
-            without_blanks(text_lines(looking.file))
-            if is_submission
-            else json_records(looking.file, look.json)
-        )
-        lines = itertools.islice(records, look.rows)
-        for number, line in enumerate(lines):
-            if number % _RECORDS_PER_CHUNK == 0:
-                looking.move()
-            place = f"{file.location}, line {line.number}"
-            look.misfits.add_lines(1)
-            try:
-                data = _whole(line).data
-                with naming(f"Line {line.number}"):
-                    document = decode_object(split_line(data)[1] if is_submission else data)
-                if not is_submission:
-                    document = adapted(document, look.json)
-                if (
-                    not look.misfits.is_error
-                ):  # alone first: a line that does not fit must not count in part
-                    _Node().add(document, "", place, depth=0, takes_any=takes_any)
-            except InvalidInputError as exc:
-                # Other lines have the name, too.
-                if isinstance(exc, InvalidNameError):
-                    raise
-                add_misfit(exc)
+class _Documents:
+    """Documents under inspection.
+
+    Attributes:
+        root: What they hold.
+    """
+
+    def __init__(self, look: _Look, *, is_submission: bool = False) -> None:
+        self.root = SeenValues()
+        self._look, self._is_submission = look, is_submission
+        self._known: KnownDocuments | None = None
+        self._remaining = 0
+
+    def add_file(self, file: RawFile) -> None:
+        """Add the first rows of a file."""
+        look = self._look
+        looking = _Looking(file, look.tally)
+        self._remaining = sys.maxsize if look.rows is None else look.rows
+        with reading(file.location):
+            if self._is_submission:
+                self._add_lines(without_blanks(text_lines(looking.file)), looking)
+            elif look.json.records != "lines" or look.json.names or look.json.texts:
+                self._add_lines(json_records(looking.file, look.json), looking)
             else:
-                root.add(document, "", place, depth=0, takes_any=takes_any)
-    looking.finish()
+                source = BlockSource(looking.file, divided_by=_BLOCKS)
+                while self._remaining > 0 and (block := source.next()) is not None:
+                    self._add_block(block, looking)
+                    looking.move()
+        looking.finish()
+
+    def _add_block(self, block: Block, looking: _Looking) -> None:
+        is_within = block.line_count <= self._remaining
+        if is_within and self._known and self._known.take(block.data, block.line_count):
+            self._count(block.line_count)
+            self._add_lines([] if block.after is None else [block.after], looking)
+            return
+        lines = without_blanks(block.lines())
+        while group := list(itertools.islice(lines, min(LINES_PER_GROUP, self._remaining))):
+            others = [line for line in group if line.problem]
+            whole = [line for line in group if not line.problem]
+            numbers: Sequence[int] = range(len(whole))
+            if self._known is not None:
+                numbers = self._known.take_each([line.data for line in whole])
+                self._count(len(whole) - len(numbers))
+            others = [*(whole[number] for number in numbers), *others]
+            self._add_lines(others, looking)
+            if others:
+                self._known = KnownDocuments.of(self.root)
+
+    def _count(self, line_count: int) -> None:
+        self._look.misfits.add_lines(line_count)
+        self._remaining -= line_count
+
+    def _add_lines(self, lines: Iterable[Line], looking: _Looking) -> None:
+        """Add lines that are not blank, one by one."""
+        for count, line in enumerate(itertools.islice(lines, self._remaining)):
+            if count % _RECORDS_PER_CHUNK == 0:
+                looking.move()
+            self._count(1)
+            self._add_line(line, looking.file.location)
+
+    def _add_line(self, line: Line, location: str) -> None:
+        look, place = self._look, f"{location}, line {line.number}"
+        takes_any = look.takes_any and not self._is_submission
+        try:
+            data = _whole(line).data
+            with naming(f"Line {line.number}"):
+                document = decode_object(split_line(data)[1] if self._is_submission else data)
+            if not self._is_submission:
+                document = adapted(document, look.json)
+            if not look.misfits.is_error:
+                # Alone first: a line that does not fit must not count in part.
+                SeenValues().add(document, "", place, depth=0, takes_any=takes_any)
+        except InvalidInputError as exc:
+            # Other lines have the name, too.
+            if isinstance(exc, InvalidNameError):
+                raise
+            look.misfits.of(location)(exc)
+        else:
+            self.root.add(document, "", place, depth=0, takes_any=takes_any)
 
 
-def _schema_of(root: _Node, names: Mapping[str, str]) -> tuple[Schema, Mapping[str, str]]:
+def _schema_of(root: SeenValues, names: Mapping[str, str]) -> tuple[Schema, Mapping[str, str]]:
     """Return a schema, and the first position of a null by field."""
     if not root.fields:
         said = "No object has a field." if root.count else "There is no object in the files."
@@ -703,180 +751,6 @@ def _schema_of(root: _Node, names: Mapping[str, str]) -> tuple[Schema, Mapping[s
         if node.count < root.count and name not in nulls
     }
     return Schema(fields=schema_fields), {names.get(name, name): at for name, at in nulls.items()}
-
-
-_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
-_MOST_TIMES = 1_000  # texts of a field that are looked at
-
-
-@dataclass(slots=True)
-class _Node:
-    """Values seen for a path in JSON, and the position of the first one.
-
-    Attributes:
-        kinds: Number of values of each kind.
-        is_mixed: True if values of several types were taken, which are read as text.
-        time: A text that is a date or time of ISO 8601, if the first ones all are; else empty.
-    """
-
-    kind: str = ""
-    place: str = ""
-    count: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    is_mixed: bool = False
-    time: str = ""
-    null_at: str = ""
-    is_exact: bool = True
-    fields: dict[str, _Node] = field(default_factory=dict)
-    element: _Node | None = None
-
-    def add(
-        self, value: Any, path: str, place: str, *, depth: int, takes_any: bool = False
-    ) -> None:
-        self.count += 1
-        if value is None:
-            self.null_at = self.null_at or place
-            return
-        kind = _json_kind(value, path, place, takes_any=takes_any)
-        self.kinds[kind] += 1
-        if kind == "string" and (self.time or self.kinds[kind] == 1):
-            is_looked_at = self.kinds[kind] <= _MOST_TIMES
-            self.time = value if not is_looked_at or kind_of_text(value) in _MOMENTS else ""
-        if isinstance(value, int) and abs(value) > MAX_EXACT:
-            self.is_exact = False
-        if takes_any:
-            is_odd = self.kind and _family(kind) != _family(self.kind)
-            is_rounded = not self.is_exact and "double" in self.kinds
-            self.is_mixed |= bool(is_odd) or is_rounded or kind == "number"
-        if self.is_mixed:
-            return
-        self._unify(kind, path, place)
-        if self.kind == "double" and not self.is_exact:
-            raise SchemaMismatchError(
-                f"Field {path!r} has whole numbers that no double holds, and other numbers: "
-                f"{self.place}; {place}.",
-                hint="Write a schema by hand, or write the numbers as text.",
-            )
-        if isinstance(value, list | dict) and depth >= MAX_DEPTH:
-            raise SchemaMismatchError(
-                f"Field {path!r} is nested more than {MAX_DEPTH} deep: {place}.",
-                hint="Flatten it, or read the lines as submissions.",
-            )
-        if isinstance(value, list):
-            self.element = self.element or _Node()
-            for element in value:
-                self.element.add(element, f"{path}[]", place, depth=depth + 1, takes_any=takes_any)
-        elif isinstance(value, dict):
-            for name, item in value.items():
-                if not takes_any:
-                    with naming(place):
-                        check_field_name(name)
-                inner = self.fields.setdefault(name, _Node())
-                longer = f"{path}.{name}" if path else name
-                inner.add(item, longer, place, depth=depth + 1, takes_any=takes_any)
-
-    def names(self) -> set[str]:
-        """Return the names of all members, at any depth."""
-        names: set[str] = set()
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
-            names.update(node.fields)  # `|=` with a view of keys would copy the set
-            waiting += node.fields.values()
-            waiting += [node.element] if node.element is not None else []
-        return names
-
-    def find_texts(
-        self, path: str, names: Mapping[str, str], texts: list[str], notes: dict[str, list[str]]
-    ) -> None:
-        """Add the paths of values of several types, and a note for each."""
-        if self.is_mixed:
-            texts.append(path)
-            seen = " and ".join(f"{count:,} {_label(kind)}" for kind, count in self.kinds.items())
-            notes.setdefault(path.partition(".")[0].partition("[")[0], []).append(
-                f"text: {path} has {seen}"
-            )
-            return
-        if self.time:
-            notes.setdefault(path.partition(".")[0].partition("[")[0], []).append(
-                f"text: {path} has dates or times, such as {shown(self.time)}"
-            )
-        for name, node in self.fields.items():
-            legal = names.get(name, name)
-            node.find_texts(f"{path}.{legal}" if path else legal, names, texts, notes)
-        if self.element is not None:
-            self.element.find_texts(f"{path}[]", names, texts, notes)
-
-    def _unify(self, kind: str, path: str, place: str) -> None:
-        if not self.kind:
-            self.kind, self.place = kind, place
-        elif {self.kind, kind} == {"long", "double"}:
-            self.kind = "double"
-        elif self.kind != kind:
-            raise SchemaMismatchError(
-                f"Field {path!r} is {self.kind} and {kind}: {self.place}; {place}.",
-                hint="Correct one of the lines, or leave the field out. `lakebed init` and `import` read "
-                "such a field as text, by texts of the notation of JSON.",
-            )
-
-    def as_type(self, names: Mapping[str, str]) -> Type:
-        if self.is_mixed:
-            return Primitive(Kind.STRING)
-        match self.kind:
-            case "":
-                return Primitive(Kind.STRING)
-            case "list":
-                assert self.element is not None
-                return ListOf(self.element.as_type(names))
-            case "object":
-                if not self.fields:
-                    return MapOf(Primitive(Kind.STRING))  # a struct has at least one field
-                return Struct(self.as_fields(names))
-        return Primitive(Kind(self.kind))
-
-    def as_fields(self, names: Mapping[str, str]) -> tuple[Field, ...]:
-        return tuple(
-            Field(name=names.get(name, name), type=node.as_type(names))
-            for name, node in self.fields.items()
-        )
-
-
-def _label(kind: str) -> str:
-    """Return the name of a kind of JSON values in the plural."""
-    return {
-        "long": "whole numbers",
-        "double": "other numbers",
-        "number": "very large numbers",
-        "string": "texts",
-        "boolean": "booleans",
-    }.get(kind, f"{kind}s")
-
-
-def _family(kind: str) -> str:
-    """Return the family of a kind of JSON; kinds of one family go together."""
-    return "number" if kind in ("long", "double") else kind
-
-
-def _json_kind(value: object, path: str, place: str, *, takes_any: bool) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int() if -(2**63) <= value < 2**63:
-            return "long"
-        case decimal.Decimal() if abs(float(value)) != float("inf"):
-            return "double"
-        case str():
-            return "string"
-        case list():
-            return "list"
-        case dict():
-            return "object"
-    if takes_any:
-        return "number"
-    raise SchemaMismatchError(
-        f"Field {path!r} has a number that neither long nor double holds: {place}.",
-        hint="Write a schema by hand, or write the numbers as text.",
-    )
 
 
 def _from_avro(files: Sequence[RawFile], look: _Look) -> Inspection:
