@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
     from lakebed.model.schema import Schema
     from lakebed.spark.planned_frame import Way
+    from lakebed.spark.row_statements import RowStatement
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.updates import DescriptorEdit, Update
@@ -1002,6 +1003,19 @@ class View(Readable):
             commit_options=self._commit_options,
         )
         return report.commit
+
+    def _change_rows(self, frame: DataFrame, statement: RowStatement) -> Commit | None:
+        """Carry out a statement of Spark that changes rows."""
+        from lakebed.work.row_changes import change_rows
+
+        self._check_writable()
+        return change_rows(
+            self._source.store,
+            frame,
+            statement,
+            options=self._write_options,
+            commit_options=self._commit_options,
+        )
 
     def _write(
         self,

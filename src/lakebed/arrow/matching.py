@@ -561,7 +561,7 @@ class Merging:
                 side.select(self._moving).take(pa.array(rows)) for side in (batch, changed)
             )
             for name in self._moving:
-                is_moved[rows[~_same(before.column(name), after.column(name))]] = True
+                is_moved[rows[~surely_equal(before.column(name), after.column(name))]] = True
         names = self.matcher.layout.descriptor.schema.names
         self._check_view(file, changed.select(names), rows[~is_moved[rows]])
         return changed, is_moved, rows
@@ -585,9 +585,9 @@ class Merging:
                 continue
             number = batch.schema.get_field_index(assignment.name)
             new = value_of(assignment, types[assignment.name], sides)
-            if _is_identical(taken.column(number), new):
+            if is_identical(taken.column(number), new):
                 continue  # often the case, and saves copying a long column
-            whole = _with(batch.column(number), rows, new)
+            whole = with_rows(batch.column(number), rows, new)
             batch = batch.set_column(number, batch.schema.field(number), whole)
         return batch
 
@@ -613,8 +613,8 @@ class Merging:
         check.check(batch.take(pa.array(rows)), columns)
 
 
-def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
-    """Return a column with other values in some rows, which are ascending."""
+def with_rows(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
+    """Return a column with other values in some rows, whose positions are ascending."""
     if not pa.types.is_nested(column.type):
         is_new = np.zeros(len(column), dtype=bool)
         is_new[rows] = True
@@ -624,7 +624,7 @@ def _with(column: pa.Array, rows: np.ndarray, new: pa.Array) -> pa.Array:
     return pa.concat_arrays([column, new]).take(pa.array(order))
 
 
-def _is_identical(old: pa.Array, new: pa.Array) -> bool:
+def is_identical(old: pa.Array, new: pa.Array) -> bool:
     """Return whether plain values are identical; floats are not compared, for zeros and NaN."""
     kind = old.type
     if pa.types.is_nested(kind) or pa.types.is_floating(kind):
@@ -639,7 +639,7 @@ def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
     return within
 
 
-def _same(one: pa.Array, other: pa.Array) -> np.ndarray:
+def surely_equal(one: pa.Array, other: pa.Array) -> np.ndarray:
     """Return a mask of the pairs of values that are surely equal."""
     if pa.types.is_nested(one.type):
         return np.zeros(len(one), dtype=bool)

@@ -26,6 +26,7 @@ from lakebed.model.schema import Field, Schema
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.plan import DataFile, Scan, ScanPlan, Share
 from lakebed.spark.planned_files import files_table, planned_files
+from lakebed.spark.row_statements import FILE, IDENTITY, ROW, file_number
 from lakebed.spark.task_results import table_from_bytes, table_to_bytes
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.travel import Travels
@@ -120,17 +121,19 @@ class LakebedReader(Travels, DataSourceReader):
         """
         view = opened.view if condition == TRUE else opened.view.where(condition)
         plan = view.plan()
+        declared = StructType([f for f in self._schema.fields if f.name not in IDENTITY])
         self._tasks = ReadTasks(
             store=opened.store,
             layout=plan.layout,
             residual=plan.residual,
-            names=checked_names(plan.layout, self._schema),
+            names=checked_names(plan.layout, declared),
             schema=arrow_schema(self._schema),
         )
-        self._partitions = [
-            InputPartition(table_to_bytes(files_table(files)))
-            for files in shared_out(opened.store, plan, self._options.split_bytes)
-        ]
+        names_rows = len(declared.fields) < len(self._schema.fields)
+        shares = shared_out(
+            opened.store, plan, self._options.split_bytes, may_divide=not names_rows
+        )
+        self._partitions = [InputPartition(table_to_bytes(files_table(files))) for files in shares]
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out the state of the driver: the reader is sent to each task."""
@@ -172,7 +175,7 @@ class ReadTasks:
         layout: Layout of the dataset.
         residual: Filter for the rows of files that need one.
         names: Columns to return.
-        schema: The exact schema that Spark expects.
+        schema: The exact schema that Spark expects: the columns, and those that name the row.
     """
 
     store: Store
@@ -184,6 +187,10 @@ class ReadTasks:
     def read(self, rows: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some files, given in the form of `files_table`."""
         files = tuple(planned_files(self.layout, table_from_bytes(rows)))
+        if len(self.schema.names) > len(self.names):
+            for file in files:
+                yield from self._named_rows(file)
+            return
         opened = tuple(file for file in files if not self._is_known(file))
         for file in files:
             if self._is_known(file):
@@ -193,6 +200,23 @@ class ReadTasks:
             with scan(self.store, plan, self.names) as batches:
                 for batch in batches:
                     yield self._in_form(batch)
+
+    def _named_rows(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a file, with its number and their positions."""
+        alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
+        names = self.names or self.layout.descriptor.schema.names[:1]
+        start = 0
+        with scan(self.store, alone, names) as batches:
+            for batch in batches:
+                end = start + batch.num_rows
+                identity = {
+                    ROW: pa.array(range(start, end), pa.int64()),
+                    FILE: pa.repeat(pa.scalar(file_number(file.label), pa.int64()), end - start),
+                }
+                named = [batch.column(name) for name in self.names]
+                named += [identity[name] for name in self.schema.names[len(self.names) :]]
+                yield self._in_form(pa.RecordBatch.from_arrays(named, self.schema.names))
+                start = end
 
     def _is_known(self, file: DataFile) -> bool:
         """Return whether the plan alone has the requested values of a file."""
@@ -267,7 +291,9 @@ def arrow_schema(declared: StructType) -> pa.Schema:
     return to_arrow_schema(declared, timezone="UTC") if is_new else to_arrow_schema(declared)
 
 
-def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[list[DataFile]]:
+def shared_out(
+    store: Store, plan: ScanPlan, split_bytes: int | None, *, may_divide: bool = True
+) -> list[list[DataFile]]:
     """Assign the files of a plan to tasks, with row counts as far as the file table has them."""
     files: Sequence[DataFile] = plan.files
     is_parquet = find_reader(plan.layout.descriptor.format) is None
@@ -281,7 +307,7 @@ def shared_out(store: Store, plan: ScanPlan, split_bytes: int | None) -> list[li
         for file, row_count in zip(files, facts.row_count.to_pylist(), strict=True)
     ]
     sizes = facts.size_bytes.to_pylist()
-    return split(known, sizes, split_bytes=split_bytes, is_divisible=is_parquet)
+    return split(known, sizes, split_bytes=split_bytes, is_divisible=is_parquet and may_divide)
 
 
 def split(

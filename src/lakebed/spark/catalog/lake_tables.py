@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import Predicate
 from lakebed.model.values import Scalar
@@ -18,11 +17,13 @@ from lakebed.spark.catalog.columns import (
     table_struct,
     transforms_of,
 )
+from lakebed.spark.catalog.row_changes import RowChange
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
+from lakebed.spark.row_statements import IDENTITY, RowStatement
 from lakebed.state import history
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
@@ -107,6 +108,9 @@ class CatalogDataset(Protocol):
 
     def where(self, predicate: Any) -> HasVerbs:
         """Return a view of some rows."""
+
+    def _change_rows(self, frame: Any, statement: RowStatement) -> object:
+        """Carry out a statement that changes rows."""
 
     def evolve(self, descriptor: Callable[[DatasetDescriptor], DatasetDescriptor]) -> object:
         """Change the descriptor."""
@@ -246,7 +250,10 @@ class TableVersion:
     @functools.cached_property
     def metadata_columns(self) -> Any:
         """The hidden columns as Spark's JVM has them."""
-        schema = self._jvm.to_schema(table_struct(self.layout, self.hidden))
+        struct = table_struct(self.layout, self.hidden)
+        for name in IDENTITY:
+            struct = struct.add(name, "long")
+        schema = self._jvm.to_schema(struct)
         return self._jvm.to_array(
             self._jvm.connector.catalog.MetadataColumn,
             [
@@ -285,25 +292,6 @@ class TableVersion:
             See `lakebed.plan.search.plan`.
         """
         return plan(self.state, predicate, requests=0, store=self.store)
-
-
-# Verbs of Python for statements that the catalog does not take.
-_VERBS = {"UPDATE": "update_rows", "MERGE": "merge", "DELETE": "delete"}
-
-
-def statement_error(statement: str, name: str, why: str = "") -> LakebedError:
-    """Return the error of a statement that the catalog does not take.
-
-    Args:
-        statement: First word of the statement.
-        name: Name of the dataset.
-        why: Reason, if it is the condition.
-    """
-    return InvalidInputError(
-        f"The catalog does not take this {statement} of {name!r}{why}.",
-        hint="Give the statement, with the dataset's name alone, to lake.sql(text, spark, "
-        f"write=True); or call lake[{name!r}].{_VERBS[statement]}(...).",
-    )
 
 
 class LakeTable(HasPartitions):
@@ -383,6 +371,7 @@ class LakeTable(HasPartitions):
             "OVERWRITE_DYNAMIC",
             "MICRO_BATCH_READ",
             "STREAMING_WRITE",
+            "AUTOMATIC_SCHEMA_EVOLUTION",
         )
 
     def metadataColumns(self) -> Any:
@@ -403,39 +392,19 @@ class LakeTable(HasPartitions):
         return LakeWriteBuilder(self._jvm, self._opened, info)
 
     def newRowLevelOperationBuilder(self, info: Any) -> Any:
-        """Refuse UPDATE and MERGE; a DELETE is refused later, unless `deleteWhere` can do it."""
-        command = info.command()
-        if command.toString() != "DELETE":
-            raise statement_error(command.toString(), self._opened.name)
-
-        def refuse(_argument: Any) -> Any:
-            why = ": its condition is not one of columns and constants alone"
-            raise statement_error("DELETE", self._opened.name, why)
-
-        no_references = self._jvm.to_references(())
-        operation = Made(
-            self._jvm,
-            "connector.write.RowLevelOperation",
-            command=lambda: command,
-            description=lambda: "delete",
-            requiredMetadataAttributes=lambda: no_references,
-            newScanBuilder=refuse,
-            newWriteBuilder=refuse,
-        )
+        """Return the builder of an UPDATE, a MERGE or a DELETE."""
+        operation = RowChange(self._jvm, self._opened, info.command())
         return Made(self._jvm, "connector.write.RowLevelOperationBuilder", build=lambda: operation)
 
     def canDeleteWhere(self, predicates: Any) -> bool:
-        """Return True.
-
-        Raises:
-            InvalidInputError: Lakebed's own DELETE could delete other rows than the condition names.
-        """
-        self._condition(predicates)
-        return True
+        """Return whether Lakebed's own DELETE would delete the rows of a condition, and no others."""
+        return self._find_condition(predicates) is not None
 
     def deleteWhere(self, predicates: Any, *_options: Any) -> None:
         """Delete rows, as `View.delete`."""
-        view = self._opened.dataset.where(self._condition(predicates))
+        condition = self._find_condition(predicates)
+        assert condition is not None  # Spark has asked canDeleteWhere
+        view = self._opened.dataset.where(condition)
         view.delete(base=self._opened.state.version)
 
     def truncateTable(self, *_options: Any) -> bool:
@@ -443,9 +412,5 @@ class LakeTable(HasPartitions):
         self._opened.dataset.delete(self._opened.dataset, base=self._opened.state.version)
         return True
 
-    def _condition(self, predicates: Any) -> Predicate:
-        condition = find_exact(self._jvm.find_filters(predicates), self._opened.types)
-        if condition is None:
-            why = ": its condition is not one of columns without floats, and constants, alone"
-            raise statement_error("DELETE", self._opened.name, why)
-        return condition
+    def _find_condition(self, predicates: Any) -> Predicate | None:
+        return find_exact(self._jvm.find_filters(predicates), self._opened.types)

@@ -14,6 +14,7 @@ from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction
 from lakebed.model.predicate import Predicate
 from lakebed.spark.catalog.columns import check_same_partitions, schema_of
+from lakebed.spark.catalog.row_changes import insert_by_merge, is_in_merge
 from lakebed.spark.catalog.scans import find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import streaming_write
@@ -178,6 +179,8 @@ class LakeWriteBuilder(Proxied):
         options, dataset = self._options(), self._opened.dataset
         if options.is_rerun and options.run is not None:
             _warn_of(dataset.rerun(frame, options.run))
+        elif is_in_merge(self._jvm):
+            insert_by_merge(self._opened, frame)
         else:
             remedy = " In Spark, a rerun is the option overwriteMode=run."
             _warn_of(dataset.append(frame, options.run), remedy)
