@@ -270,13 +270,14 @@ class Model:
     def check(self) -> None:
         """Compare all rows, and the run of each."""
         dataset = self.lake.open("t")
-        state = dataset._source.load().state
-        known = runs.read(dataset._source.store, state.lists)
+        chosen = dataset.plan()
+        state, store = chosen.state, chosen.store
+        known = runs.read(store, state.lists)
         found: list[tuple[str, str | None]] = []
         own = {present: name for name, present in self.names.items()}
-        for file in dataset.plan().files:
+        for file in chosen.files:
             alone = Scan(layout=state.layout, files=(file,))
-            for row in scan(dataset._source.store, alone).read_all().to_pylist():
+            for row in scan(store, alone).read_all().to_pylist():
                 named = {own.get(name, name): value for name, value in row.items()}
                 found.append((text_of(named), runs.shown_run(known.of(file.label))))
         expected = [(text_of(row), self.runs[n]) for n, row in self.rows.items()]

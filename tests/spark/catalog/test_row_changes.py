@@ -80,10 +80,11 @@ def rows_of(dataset: Any, *names: str) -> list[tuple[Any, ...]]:
 
 def runs_of(dataset: Any) -> dict[Any, str | None]:
     """Return the run of each row by its first field, as a rerun finds it."""
-    state, store = dataset._source.load().state, dataset._source.store
+    chosen = dataset.plan()
+    state, store = chosen.state, chosen.store
     known = runs.read(store, state.lists)
     found = {}
-    for file in dataset.plan().files:
+    for file in chosen.files:
         alone = Scan(layout=state.layout, files=(file,))
         for value in scan(store, alone, dataset.schema.names[:1]).read_all().column(0).to_pylist():
             found[value] = known.of(file.label)
