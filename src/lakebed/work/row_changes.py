@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _THREADS = 4
-_FEW_ROWS = 100_000  # new ones; this process writes them faster than a Spark job
+FEW_ROWS = 100_000  # new ones; this process writes them faster than a Spark job
 # Files that this process rewrites faster than a Spark job.
-_FEW_FILES, _FEW_BYTES = 64, 64 * MIB
+FEW_FILES, FEW_BYTES = 64, 64 * MIB
 _NO_FILE = -1  # in the place of the number of a file, for new rows
 
 
@@ -451,7 +451,7 @@ class _Rewriting:
         store, base = self._transaction.store, self._statement.base
         counts = file_table.read_counts(store, base.lists.files, [file.label for file in files])
         size_bytes = sum(size for _, size in counts.values())
-        is_small = len(files) <= _FEW_FILES and size_bytes <= _FEW_BYTES
+        is_small = len(files) <= FEW_FILES and size_bytes <= FEW_BYTES
         return workers_for(
             None if is_small else self._frame.sparkSession,
             store,
@@ -470,7 +470,7 @@ class _Rewriting:
         target = replace(
             target_of(self._transaction, self._options), admitted=admitted_values(base, labels)
         )
-        if self._outcome.inserted_count <= _FEW_ROWS or not store.is_shared:
+        if self._outcome.inserted_count <= FEW_ROWS or not store.is_shared:
             rows = (batch for part in parts for batch in _new_rows(part.open(), base.descriptor))
             return write_batches(store, target, rows)
         return self._insert_by_tasks(target, [one for one in parts if isinstance(one, StoredRows)])

@@ -789,8 +789,8 @@ def test_statement_in_a_new_session_and_a_thread(spark: Any, lake: Any):
 def test_many_files_are_changed_by_tasks(spark: Any, lake: Any, monkeypatch: pytest.MonkeyPatch):
     from lakebed.work import row_changes
 
-    monkeypatch.setattr(row_changes, "_FEW_FILES", 1)
-    monkeypatch.setattr(row_changes, "_FEW_ROWS", 1)
+    monkeypatch.setattr(row_changes, "FEW_FILES", 1)
+    monkeypatch.setattr(row_changes, "FEW_ROWS", 1)
     lake.write("t", numbers(range(50)), run="first", partition_by="part")
     lake.write("t", numbers(range(50, 100)), run="second")
 
@@ -823,7 +823,7 @@ def test_another_form_of_a_plan_is_refused(spark: Any, lake: Any, monkeypatch: p
     from lakebed.spark.catalog import row_changes
 
     lake.write("t", numbers(range(20)), partition_by="part")
-    monkeypatch.setattr(row_changes, "_OPERATION_OF_SPARK", "other")
+    monkeypatch.setattr(row_changes, "OPERATION_OF_SPARK", "other")
 
     with pytest.raises(LakebedError, match="write=True"):
         spark.sql("UPDATE lake.t SET n = n + 100 WHERE pmod(n, 2) = 0")

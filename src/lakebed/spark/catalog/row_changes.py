@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OPERATIONS = {"UPDATE": UPDATE_ROWS, "MERGE": MERGE, "DELETE": "delete"}
 _EXECUTION = "spark.sql.execution.id"  # a property of the thread
 _INSERTS = "InsertOnlyMerge"
-_OPERATION_OF_SPARK = "__row_operation"
+OPERATION_OF_SPARK = "__row_operation"
 
 
 class RowChange(Proxied):
@@ -160,7 +160,7 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
     query = plan.query()
     columns = [OPERATION, *opened.columns, FILE, ROW]
     names = list(query.schema().fieldNames())
-    wanted = [_OPERATION_OF_SPARK, *opened.columns]
+    wanted = [OPERATION_OF_SPARK, *opened.columns]
     if names[: len(wanted)] != wanted or set(names[len(wanted) :]) != {FILE, ROW}:
         raise InvalidInputError(
             f"This Spark {jvm.spark.version} hands over other columns: {', '.join(names)}.",
