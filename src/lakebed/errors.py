@@ -29,7 +29,7 @@ commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -279,11 +279,13 @@ class SchemaMismatchError(InvalidInputError):
 
     Attributes:
         row: Position of the row in the batch, if it is known.
+        others: Errors of further rows of the batch, each with its row, as far as they are known.
         unknown: Path of a field that the dataset lacks, if the error is about one.
         is_malformed: True if a line of a raw file is not of its format: no other schema could take it.
     """
 
     row: int | None = None
+    others: Sequence[SchemaMismatchError] = ()
     unknown: str | None = None
     is_malformed: bool = False
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import random
 import uuid
 import zlib
 from collections.abc import Sequence
@@ -155,25 +156,55 @@ def test_blocks_give_the_rows_and_rejects_of_lines(
     assert rejects > count
 
 
+def csv_file(folder: Path, content: bytes, names: Sequence[str], options: CsvOptions) -> NastyFiles:
+    """Write a CSV file, and return how it is to be read."""
+    (folder / "rows.csv").write_bytes(content)
+    fields = tuple(Field(name=name, type=FLAT[name]) for name in names)
+    descriptor = DatasetDescriptor(schema=Schema(fields=fields))
+    return NastyFiles(descriptor=descriptor, csv=options, unknown="reject", contents={})
+
+
 def read_lines(
     folder: Path, content: bytes, schema: str, delimiter: str = ","
 ) -> tuple[list[str], list[int]]:
     """Return the rows of a CSV file as texts, and the numbers of the rejected lines."""
-    path = folder / "rows.csv"
-    path.write_bytes(content)
-    fields = tuple(Field(name=name, type=FLAT[name]) for name in schema.split())
-    given = NastyFiles(
-        descriptor=DatasetDescriptor(schema=Schema(fields=fields)),
-        csv=CsvOptions(delimiter=delimiter),
-        unknown="reject",
-        contents={},
-    )
-    _, files = find_files([str(path)], "csv")
+    given = csv_file(folder, content, schema.split(), CsvOptions(delimiter=delimiter))
+    _, files = find_files([str(folder / "rows.csv")], "csv")
     read = read_file(open_block_reader("csv", given), files[0], refused_share=2)
     also = read_file(open_line_reader("csv", given), files[0], refused_share=2)
     assert (read.rows, read.rejects) == (also.rows, also.rejects)
     whole = read_file(open_block_reader("csv", given), files[0])
     return whole.rows, [reject.line_number for reject in read.rejects]
+
+
+MANY_TEXTS = (
+    *("1", "-7", "007", "1.5", "1e3", " 5", "+5", "", "n/a", "NaN", "2024-01-02", "2024-02-30"),
+    *("2024-01-02T03:04:05Z", "true", "T", "x" * 40, '"1"', '"a,b"', '""', "9" * 30, "\t", "é"),
+)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_bad_cells_in_many_columns_are_the_rejects_of_lines(
+    tmp_path: Path, seed: int, exact: bool
+) -> None:
+    chance = random.Random(seed)
+    names = [name for name in FLAT if chance.random() < 0.8]
+    usual = {name: chance.choice(MANY_TEXTS) for name in names}
+    rows = [
+        [usual[name] if chance.random() < 0.7 else chance.choice(MANY_TEXTS) for name in names]
+        for _ in range(400)
+    ]
+    rows = [row[: chance.choice([99] * 30 + [1])] for row in rows]
+    content = "\n".join(map(",".join, [names, *rows])).encode()
+
+    given = csv_file(tmp_path, content, names, CsvOptions(exact=exact))
+    _, files = find_files([str(tmp_path / "rows.csv")], "csv")
+    read = read_file(open_block_reader("csv", given), files[0])
+    alone = read_file(open_line_reader("csv", given), files[0])
+
+    assert (read.rows, read.rejects) == (alone.rows, alone.rejects)
+    assert len(read.rejects) > 50
 
 
 def test_a_row_of_empty_cells_is_a_row_in_a_file_of_tabs(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from lakebed.errors import InvalidInputError
 
 BLOCK_BYTES = 4 * 2**20  # measured: for CSV the size makes no difference from 512 KiB on
 NEWLINE = 10
-# Lines in question are read in groups of this size: an error costs the parse of one group. Where none
-# is refused, the next group is twice as large.
-_LINES_IN_QUESTION, _MOST_LINES_IN_QUESTION = 32, 4_096
+# Lines in question are read in groups of this size: an error costs the parse of one group. Where few
+# parses have found all errors, the next group is twice as large.
+_LINES_IN_QUESTION, _MOST_LINES_IN_QUESTION, _FEW_PARSES = 32, 4_096, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +287,11 @@ def settle(
         accepted: list[_Accepted] = []
         start, count = 0, _LINES_IN_QUESTION
         while start < len(lines):
-            rejects = _read_lines(lines[start : start + count], parser, accepted)
+            rejects, parse_count = _read_lines(lines[start : start + count], parser, accepted)
             yield from rejects
             start += count
-            count = _LINES_IN_QUESTION if rejects else min(2 * count, _MOST_LINES_IN_QUESTION)
+            is_cheap = parse_count <= _FEW_PARSES
+            count = min(2 * count, _MOST_LINES_IN_QUESTION) if is_cheap else _LINES_IN_QUESTION
         parsed = _merge(parsed, accepted)
     if parsed.rows.num_rows:
         yield ParsedChunk(parsed, records, parser)
@@ -307,16 +308,28 @@ class _Accepted:
 
 def _read_lines(
     lines: Sequence[tuple[int, Line]], parser: LineParser, accepted: list[_Accepted]
-) -> list[Reject]:
-    """Read lines in question; add the rows of lines that fit, and return the others as rejects."""
-    rejects, waiting = [], [lines]
+) -> tuple[list[Reject], int]:
+    """Read lines in question; add the rows of lines that fit.
+
+    Returns:
+        The others as rejects, and the number of parses.
+    """
+    rejects, waiting, parse_count = [], [lines], 0
     while waiting:
         group = waiting.pop()
+        parse_count += 1
         chunk = LineChunk([line for _, line in group], parser.parse, parser.is_cut)
         try:
             rows = chunk.batch()
         except InvalidInputError as exc:
             row = 0 if len(group) == 1 else getattr(exc, "row", None)
+            others = {} if row is None else {e.row: e for e in getattr(exc, "others", ())}
+            if others:
+                errors = {row: exc, **others}
+                rejects += [chunk.part(i, i + 1).reject(errors[i]) for i in sorted(errors)]
+                rest = [entry for i, entry in enumerate(group) if i not in errors]
+                waiting += [rest] if rest else []
+                continue
             middle = len(group) // 2 if row is None else row
             after = middle if row is None else row + 1
             if row is not None:
@@ -327,7 +340,7 @@ def _read_lines(
             waiting += [[entry] for entry in reversed(group)]
         else:
             accepted.append(_Accepted(rows, [number for number, _ in group], chunk.ignored))
-    return sorted(rejects, key=lambda reject: reject.line_number)
+    return sorted(rejects, key=lambda reject: reject.line_number), parse_count
 
 
 def _merge(parsed: ParsedRows, accepted: Sequence[_Accepted]) -> ParsedRows:

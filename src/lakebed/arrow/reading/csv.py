@@ -367,12 +367,27 @@ class CsvParser:
         try:
             table = _parsed(as_csv(texts), self._names, ",", self._converting_texts)
         except pa.ArrowException as exc:
-            raise self._refused(records, str(exc)) from exc
+            error = self._refused(records, str(exc))
+            if error.row is not None:
+                error.others = self._find_others(records, texts, error.row)
+            raise error from exc
         for name, kind in self._exact.items():
             column = texts.column(name).combine_chunks()
-            for row in np.flatnonzero(changed_numbers(column, kind))[:1].tolist():
-                raise _changed_error(column[row].as_py(), kind, name, row)
+            rows = np.flatnonzero(changed_numbers(column, kind)).tolist()
+            errors = [_changed_error(column[row].as_py(), kind, name, row) for row in rows]
+            if errors:
+                errors[0].others = errors[1:]
+                raise errors[0]
         return table
+
+    def _find_others(
+        self,
+        records: list[bytes],  # noqa: ARG002 - of those who look
+        texts: pa.Table,  # noqa: ARG002 - same
+        row: int,  # noqa: ARG002 - same
+    ) -> Sequence[SchemaMismatchError]:
+        """Return the errors of records other than that of a row, as far as they are looked for."""
+        return ()
 
     def _texts(self, records: list[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
@@ -424,13 +439,25 @@ class CsvParser:
         row = int(number[1]) - 1 if number else 0
         error = bad_record(message)
         if column and (number or len(records) == 1):
-            place = int(column[1])
-            cells, name = csv_cells(records[row], self._options), self._names[place]
-            text = cells[place] if place < len(cells) else ""
-            error = _no_value(text, self._types[name], name)
+            error = self._unfit(records[row], int(column[1]))
         # Where Arrow names no row, the caller searches for the record that does not fit.
         error.row = row if number else None
         return error
+
+    def _unfit(self, record: bytes, place: int) -> SchemaMismatchError:
+        """Return the error of a cell that is no value of its type."""
+        cells, name = csv_cells(record, self._options), self._names[place]
+        text = cells[place] if place < len(cells) else ""
+        return _no_value(text, self._types[name], name)
+
+    def _is_value(self, name: str, text: str) -> bool:
+        """Return whether Arrow's parser takes a text as a value of a column."""
+        table = pa.table({name: pa.array([text], pa.string())})
+        try:
+            _parsed(as_csv(table), [name], ",", self._converting_texts)
+        except pa.ArrowException:
+            return False
+        return True
 
 
 def conversions(types: Mapping[str, pa.DataType], options: CsvOptions) -> pacsv.ConvertOptions:

@@ -53,10 +53,13 @@ from lakebed.arrow.reading.csv_texts import (
 from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.files import DamageError, Line, RawFile, pieces_of
 from lakebed.arrow.reading.unknown import Unknown
+from lakebed.common.recent import Recent
 from lakebed.errors import InvalidInputError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.schema import TEXT, Decimal, Primitive, Type
 from lakebed.model.values import TIMES
+
+_KEPT_TEXTS = 4_096  # whose fate is known
 
 
 class CsvBlockReader(CsvReader):
@@ -282,6 +285,7 @@ class _BlockParser(CsvParser):
         super().__init__(*args)
         self._separator = self._options.delimiter.encode()
         self._ragged: list[int] = []
+        self._values = Recent[tuple[int, str], bool](_KEPT_TEXTS)
         # The text of a number decides whether its type holds it; the parser knows other notations
         # of numbers and dates as texts alone.
         self._noted = {name for name, kind in self._types.items() if self._has_notation(name, kind)}
@@ -402,6 +406,34 @@ class _BlockParser(CsvParser):
             in_question=numbers[~is_row].tolist(),
             left_out=left_out,
         )
+
+    def _find_others(
+        self, records: list[bytes], texts: pa.Table, row: int
+    ) -> Sequence[SchemaMismatchError]:
+        """Return the errors of all other records that do not fit, so that one parse finds them."""
+        places = [place for place, name in enumerate(self._names) if name in self._types]
+        masks = {
+            place: has_plain_form(texts.column(place), self._types[self._names[place]])
+            for place in places
+        }
+        errors = []
+        for number in np.flatnonzero(~np.logical_and.reduce(list(masks.values()))).tolist():
+            for place in places if number != row else ():
+                if not masks[place][number] and self._is_refused(place, texts, number):
+                    error = self._unfit(records[number], place)
+                    error.row = number
+                    errors.append(error)
+                    break
+        return errors
+
+    def _is_refused(self, place: int, texts: pa.Table, row: int) -> bool:
+        """Return whether the text of a cell is no value; equal texts are asked for once."""
+        text = texts.column(place)[row].as_py()
+        is_value = self._values.get((place, text))
+        if is_value is None:
+            is_value = self._is_value(self._names[place], text)
+            self._values.put((place, text), is_value)
+        return not is_value
 
     def _note_ragged(self, row: Any) -> str:
         self._ragged.append(row.number)
