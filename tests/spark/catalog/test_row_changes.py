@@ -383,6 +383,48 @@ def test_columns_of_partitions_keep_their_order(spark: Any, lake: Any):
     assert rows_of(lake.open("t")) == [(1, 6, 5, 7), (2, 6, 20, 8)]
 
 
+LAYOUTS = {
+    "partition first": ("part INT, n LONG, text STRING", "part"),
+    "partition between": ("n LONG, part INT, text STRING", "part"),
+    "partitions in another order": ("part INT, n LONG, text STRING, o INT", "o, part"),
+    "partition last": ("n LONG, part INT", "part"),
+    "one column": ("n LONG", None),
+    "days": ("at TIMESTAMP, n LONG", "days(at)"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_all_rows_are_deleted_without_a_condition(spark: Any, lake: Any, name: str):
+    """Spark ended in an internal error if a partition column was not the last one."""
+    columns, partition_by = LAYOUTS[name]
+    partitions = f"PARTITIONED BY ({partition_by})" if partition_by else ""
+    spark.sql(f"CREATE TABLE lake.t ({columns}) {partitions}")
+    names = [column.split()[0] for column in columns.split(", ")]
+    value = {"at": "TIMESTAMP '2026-01-01 00:00:00+00:00'", "part": "CAST(id AS INT)"}
+    selected = ", ".join(f"{value.get(name, 'id')} AS {name}" for name in names)
+    for statement in ("DELETE FROM lake.t", "DELETE FROM lake.t AS u WHERE true"):
+        spark.sql(f"INSERT INTO lake.t BY NAME SELECT {selected} FROM range(3)")
+        assert "INTERNAL" not in spark.sql(f"EXPLAIN {statement}").collect()[0][0]
+
+        spark.sql(statement)
+
+        assert spark.table("lake.t").count() == 0
+        assert lake.open("t").history()[-1].operation == "delete"
+
+
+def test_all_columns_in_the_condition_of_a_delete_are_read(spark: Any, lake: Any):
+    """The table of a DELETE keeps the order of its columns, also where its own rows are read."""
+    spark.sql("CREATE TABLE lake.t (part INT, n LONG, text STRING) PARTITIONED BY (part)")
+    spark.sql("INSERT INTO lake.t VALUES (0, 1, 'a'), (1, 2, 'b'), (1, 3, NULL)")
+
+    spark.sql(
+        "DELETE FROM lake.t WHERE n IN (SELECT n FROM "
+        "(SELECT * FROM lake.t ORDER BY text, part, n LIMIT 1))"
+    )
+
+    assert rows_of(lake.open("t"), "n") == [(1,), (2,)]
+
+
 @pytest.mark.parametrize("partition_by", ["part", None])
 def test_only_files_with_a_match_are_read_as_a_whole(
     spark: Any, lake: Any, files_read: list[int], partition_by: str | None

@@ -36,7 +36,7 @@ from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
 from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
-from lakebed.spark.catalog.time_travel import NamedMoment
+from lakebed.spark.catalog.time_travel import NamedMoment, asks_to_delete
 from lakebed.spark.catalog.writes import StagedLakeTable, StatementOptions, Wanted
 
 if TYPE_CHECKING:
@@ -182,7 +182,8 @@ class LakeCatalog(Proxied):
         place = self._place(identifier)
         if place is None or place.owner is None:
             dataset = NamedMoment.of(moment).of_dataset(self._get(identifier, place))
-            return LakeTable(self._jvm, title, self._opened(dataset))
+            is_for_delete = asks_to_delete(moment)
+            return LakeTable(self._jvm, title, self._opened(dataset), is_for_delete=is_for_delete)
         table = identifier.name()
         if table != QUARANTINE:
             return metadata_table(self._jvm, title, place.owner, table, NamedMoment.of(moment))

@@ -306,17 +306,22 @@ class LakeTable(HasPartitions):
         "connector.catalog.SupportsAtomicPartitionManagement",
     )
 
-    def __init__(self, jvm: Jvm, title: str, opened: TableVersion) -> None:
+    def __init__(
+        self, jvm: Jvm, title: str, opened: TableVersion, *, is_for_delete: bool = False
+    ) -> None:
         """Keep a version.
 
         Args:
             jvm: The JVM of the session.
             title: Name with the catalog's, for Spark's messages.
             opened: The version.
+            is_for_delete: Whether a DELETE asks for the table. Spark refuses to delete all rows of
+                a scan that has its columns in another order than the table.
         """
         super().__init__(jvm)
         self._title = title
         self._opened = opened
+        self._is_for_delete = is_for_delete
         pin = f"@{opened.state.version}" if opened.is_pinned else ""
         self._key = f"LakeTable({opened.uri}{pin})"
 
@@ -385,7 +390,8 @@ class LakeTable(HasPartitions):
     def newScanBuilder(self, options: Any) -> Any:
         """Return the builder of a read, also of a stream."""
         stream = TableStream(self._jvm, self._opened, dict(options))
-        return LakeScanBuilder(self._jvm, self._opened, stream)
+        keeps_order = self._is_for_delete
+        return LakeScanBuilder(self._jvm, self._opened, stream, keeps_order=keeps_order)
 
     def newWriteBuilder(self, info: Any) -> Any:
         """Return the builder of a write."""

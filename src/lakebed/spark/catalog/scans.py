@@ -306,6 +306,8 @@ class LakeScanBuilder(Proxied):
         opened: TableVersion,
         stream: TableStream,
         group: GroupReads | None = None,
+        *,
+        keeps_order: bool = False,
     ) -> None:
         """Begin with all columns and no filter.
 
@@ -315,9 +317,11 @@ class LakeScanBuilder(Proxied):
             stream: Makes streams of the scan.
             group: Notes the files of a statement that changes rows, which are read as a whole;
                 None for a query.
+            keeps_order: Whether the scan must have the columns in the order of the table.
         """
         super().__init__(jvm)
         self._group = group
+        self._keeps_order = keeps_order
         self._opened = opened
         self._stream = stream
         self._required = opened.schema
@@ -379,7 +383,8 @@ class LakeScanBuilder(Proxied):
             schema = jvm.to_schema(frame.schema)
             return self._stream.of_rows(lambda: jvm.rows_of(frame), schema)
         native = find_native_columns(jvm, opened, chosen, names, identity)
-        if native is None:
+        # Spark's reader has the levels of a path last.
+        if native is None or (self._keeps_order and native.names != every):
             if group is not None:
                 group.note(self._key, opened.choose(TRUE).files)
             return self._stream.of_scan(_scan_in_python(jvm, opened, names, identity))

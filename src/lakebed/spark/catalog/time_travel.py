@@ -65,3 +65,16 @@ class NamedMoment:
         if self.version is not None:
             return dataset.at(version=self.version)
         return dataset if self.time is None else dataset.at(time=self.time)
+
+
+def asks_to_delete(parts: Iterable[Any]) -> bool:
+    """Return whether the arguments that Spark passes beside the name of a table are of a DELETE."""
+    privileges: set[str] = set()
+    for part in parts:
+        if isinstance(part, int | str):
+            continue
+        is_context = part.getClass().getSimpleName() == "TableContext"
+        held = part.writePrivileges() if is_context else part
+        if hasattr(held, "contains"):
+            privileges.update(str(privilege.name()) for privilege in held)
+    return privileges == {"DELETE"}
