@@ -15,7 +15,12 @@ from lakebed.common.decoding import from_msgpack
 
 SOURCE = Path(lakebed.__file__).parent
 # Its types are made for the fields of a dataset, each by the thread that uses it.
-MAKES_ITS_OWN = {"arrow/document_columns.py", "arrow/documents.py", "common/decoding.py"}
+MAKES_ITS_OWN = {
+    "arrow/document_columns.py",
+    "arrow/documents.py",
+    "arrow/reading/document_kinds.py",
+    "common/decoding.py",
+}
 OTHER = re.compile(r"\.Decoder\(|msgspec\.convert\(|\.decode\([^)]*\btype=")
 
 # With types of many members, and threads that take turns as often as possible, each of a few rounds

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from lakebed.kite_words import KiteGroup
     from lakebed.model.descriptor import DatasetDescriptor
     from lakebed.model.schema import Schema
+    from lakebed.spark.decided_rows import RowStatement
     from lakebed.spark.planned_frame import Way
-    from lakebed.spark.row_statements import RowStatement
     from lakebed.state.committing import CommitOptions
     from lakebed.state.transaction import Transaction
     from lakebed.state.updates import DescriptorEdit, Update
@@ -1006,7 +1006,7 @@ class View(Readable):
 
     def _change_rows(self, frame: DataFrame, statement: RowStatement) -> Commit | None:
         """Carry out a statement of Spark that changes rows."""
-        from lakebed.work.row_changes import change_rows
+        from lakebed.work.matched_rows import change_rows
 
         self._check_writable()
         return change_rows(

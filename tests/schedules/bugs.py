@@ -783,7 +783,7 @@ TEXTS: Mapping[str, str] = {
     "the progress of a query is not compared": "document: epoch | epoch ; ann 1, bob 2",
     "raw files of another ingest are not compared": "document: ingest | ingest ; ann 1, bob 18",
     "a compaction trusts that its files are still live": "document: compact | overwrite ; ann 8",
-    "a creator is told before it has the name": "dropped: create | create#0+append ; ann 2, bob 16",
+    "a creator is told before it has the name": "dropped: create | create#0+append ; ann 2, bob 18",
     "two heads are compared that were not there at once": "document: move_head | drop+create | move_head ; ann 6",
     "an old head that was read before the new one proves it": "new: append | move_head#1 ; ann 13 ; bob write 2 kill after",
     "a creator leaves what a hand-over may confirm": "document: move_head | drop | create ; ann 12, bob 6",

@@ -406,7 +406,10 @@ def history(output: Output, *, repository: Repository, name: str, count: int | N
 @click.argument("repository", envvar=REPOSITORY_VARIABLE)
 @storage_option
 def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]) -> None:
-    """List the datasets of a repository, and those of its namespaces by their paths."""
+    """List the datasets of a repository.
+
+    Those of its namespaces have their paths as names.
+    """
     opened, dataset = find_lake(repository, storage_options)
     if dataset is not None:
         lake = shell_address(opened.uri)

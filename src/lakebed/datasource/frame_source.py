@@ -25,8 +25,8 @@ from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.schema import Field, Schema
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.plan import DataFile, Scan, ScanPlan, Share
+from lakebed.spark.decided_rows import FILE, IDENTITY, ROW, file_number
 from lakebed.spark.planned_files import files_table, planned_files
-from lakebed.spark.row_statements import FILE, IDENTITY, ROW, file_number
 from lakebed.spark.task_results import table_from_bytes, table_to_bytes
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.travel import Travels

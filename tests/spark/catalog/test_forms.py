@@ -8,7 +8,7 @@ from lakebed.spark.catalog.lake_catalog import LakeCatalog
 from lakebed.spark.catalog.lake_tables import LakeTable
 from lakebed.spark.catalog.metadata_tables import FactsScanBuilder, FactsTable, ReadOnlyTable
 from lakebed.spark.catalog.procedures import LakeProcedure
-from lakebed.spark.catalog.row_changes import RowChange
+from lakebed.spark.catalog.row_operations import RowChange
 from lakebed.spark.catalog.scans import GroupScan, LakeScan, LakeScanBuilder
 from lakebed.spark.catalog.session_jvm import Proxied
 from lakebed.spark.catalog.writes import LakeWriteBuilder, StagedLakeTable

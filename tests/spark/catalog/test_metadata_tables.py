@@ -159,8 +159,6 @@ def test_missing_names_are_named(spark: Any, lake: lakebed.Repository):
         "WHEN MATCHED THEN DELETE",
         "DROP TABLE lake.flights.history",
         "DROP TABLE lake.flights.history PURGE",
-        "CREATE TABLE lake.flights.more AS SELECT 1 AS n",
-        "CREATE OR REPLACE TABLE lake.flights.runs AS SELECT 1 AS n",
         "ALTER TABLE lake.flights.files ADD COLUMNS (n INT)",
     ],
 )

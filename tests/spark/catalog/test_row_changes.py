@@ -485,16 +485,16 @@ def test_all_rows_of_a_file_are_deleted(spark: Any, lake: Any):
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Let another writer commit between the plan of the next statement and its commit."""
-    from lakebed.spark.catalog import row_changes
+    from lakebed.spark.catalog import row_operations
 
-    before = row_changes.take_rows
+    before = row_operations.take_rows
 
     def take(*arguments: Any) -> Any:
-        monkeypatch.setattr(row_changes, "take_rows", before)
+        monkeypatch.setattr(row_operations, "take_rows", before)
         change()
         return before(*arguments)
 
-    monkeypatch.setattr(row_changes, "take_rows", take)
+    monkeypatch.setattr(row_operations, "take_rows", take)
 
 
 @pytest.mark.parametrize(
@@ -829,10 +829,10 @@ def test_statement_in_a_new_session_and_a_thread(spark: Any, lake: Any):
 
 
 def test_many_files_are_changed_by_tasks(spark: Any, lake: Any, monkeypatch: pytest.MonkeyPatch):
-    from lakebed.work import row_changes
+    from lakebed.work import matched_rows
 
-    monkeypatch.setattr(row_changes, "FEW_FILES", 1)
-    monkeypatch.setattr(row_changes, "FEW_ROWS", 1)
+    monkeypatch.setattr(matched_rows, "FEW_FILES", 1)
+    monkeypatch.setattr(matched_rows, "FEW_ROWS", 1)
     lake.write("t", numbers(range(50)), run="first", partition_by="part")
     lake.write("t", numbers(range(50, 100)), run="second")
 
@@ -862,10 +862,10 @@ def test_version_of_a_query_is_not_changed_by_a_later_statement(spark: Any, lake
 
 
 def test_another_form_of_a_plan_is_refused(spark: Any, lake: Any, monkeypatch: pytest.MonkeyPatch):
-    from lakebed.spark.catalog import row_changes
+    from lakebed.spark.catalog import row_operations
 
     lake.write("t", numbers(range(20)), partition_by="part")
-    monkeypatch.setattr(row_changes, "OPERATION_OF_SPARK", "other")
+    monkeypatch.setattr(row_operations, "OPERATION_OF_SPARK", "other")
 
     with pytest.raises(LakebedError, match="write=True"):
         spark.sql("UPDATE lake.t SET n = n + 100 WHERE pmod(n, 2) = 0")

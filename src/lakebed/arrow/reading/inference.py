@@ -660,7 +660,7 @@ class _Documents:
     """Documents under inspection.
 
     Attributes:
-        root: What they hold.
+        root: The values that they hold.
     """
 
     def __init__(self, look: _Look, *, is_submission: bool = False) -> None:

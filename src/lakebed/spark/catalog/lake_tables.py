@@ -17,13 +17,13 @@ from lakebed.spark.catalog.columns import (
     table_struct,
     transforms_of,
 )
-from lakebed.spark.catalog.row_changes import RowChange
+from lakebed.spark.catalog.row_operations import RowChange
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
-from lakebed.spark.row_statements import IDENTITY, RowStatement
+from lakebed.spark.decided_rows import IDENTITY, RowStatement
 from lakebed.state import history
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State

@@ -26,12 +26,12 @@ from lakebed.spark.catalog.aggregates import aggregates_of, find_aggregates
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.connector import find_unreachable
+from lakebed.spark.decided_rows import FILE, IDENTITY, ROW, file_number, numbered_files
 from lakebed.spark.file_lists import STRICT_OPTIONS, FileList
 from lakebed.spark.jvm_filters import said_by_jvm
 from lakebed.spark.native_read import find_obstacle, find_odd, struct_of
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.raw_files import table_frame
-from lakebed.spark.row_statements import FILE, IDENTITY, ROW, file_number, numbered_files
 from lakebed.spark.through_arrow import to_spark_types
 from lakebed.spark.types import struct_type
 from lakebed.spark.uncertain_dates import columns_with_uncertain_dates

@@ -14,7 +14,7 @@ from lakebed.model.names import nearest
 from lakebed.model.partition import PartitionFunction
 from lakebed.model.predicate import Predicate
 from lakebed.spark.catalog.columns import check_same_partitions, schema_of
-from lakebed.spark.catalog.row_changes import insert_by_merge, is_in_merge
+from lakebed.spark.catalog.row_operations import insert_by_merge, is_in_merge
 from lakebed.spark.catalog.scans import find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import streaming_write

@@ -2,7 +2,7 @@
 
 Spark decides: it hands over the new values of changed and new rows, and names old rows by file and
 position. The rewrite reads the files again. So rows that do not change keep their values, their run
-and their raw file, whatever Spark makes of them; changed rows keep their run and their raw file.
+and their raw file, even if Spark has other values of them; changed rows keep their run and their raw file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import Layout, staging_folder
 from lakebed.plan.plan import DataFile, Scan
-from lakebed.spark.row_statements import (
+from lakebed.spark.decided_rows import (
     FILE,
     OPERATION,
     ROW,
@@ -87,8 +87,8 @@ def change_rows(
 
     Args:
         store: Store of the dataset.
-        frame: What happens to each row, the values of changed and new rows, and the names of old
-            ones; see `lakebed.spark.row_statements`. It is evaluated once.
+        frame: Effect on each row, the values of changed and new rows, and the names of old
+            ones; see `lakebed.spark.decided_rows`. It is evaluated once.
         statement: The statement.
         options: Sizes of files.
         commit_options: Settings of the commit.
@@ -322,7 +322,7 @@ def _put_rows(frame: DataFrame, store: Store, folder: str, dataset: str) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What a statement changes.
+    """The effect of a statement.
 
     Attributes:
         changed: Files with a changed or a deleted row, by label.

@@ -14,7 +14,7 @@ from lakebed.model.predicate import TRUE
 from lakebed.spark.catalog.scans import GroupReads, LakeScanBuilder
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import TableStream
-from lakebed.spark.row_statements import FILE, OPERATION, ROW, RowOperation, RowStatement
+from lakebed.spark.decided_rows import FILE, OPERATION, ROW, RowOperation, RowStatement
 from lakebed.state.history import MERGE, UPDATE_ROWS
 
 if TYPE_CHECKING:

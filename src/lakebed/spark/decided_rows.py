@@ -24,7 +24,7 @@ IDENTITY = (ROW, FILE)  # the columns that name a row
 
 
 class RowOperation(IntEnum):
-    """What a statement does to a row, by the numbers of Spark's `RowDeltaUtils`."""
+    """The effect of a statement on a row, by the numbers of Spark's `RowDeltaUtils`."""
 
     UPDATE = 2
     INSERT = 3
