@@ -50,6 +50,7 @@ from lakebed.state.namespaces import is_namespace_name, namespace_exists
 from lakebed.state.reader import check_holds_none, list_repository, read_head
 from lakebed.state.snapshot import Source
 from lakebed.state.state import HeadKind, State, should_be_tree
+from lakebed.state.table_pointers import release_name
 from lakebed.store import Store, open_store
 from lakebed.tables import hive, trees
 from lakebed.tables.giving_up import (
@@ -1083,7 +1084,7 @@ class Repository(RefusesFormerNames):
                 failed.
 
         Cost:
-            A LIST of the dataset and one of its reservations, four reads of the head, a HEAD, and one
+            A LIST of the dataset and one of its reservations, four reads of the head, a GET, a HEAD, and one
             bulk delete for each thousand objects; the history, if there are files of other programs.
         """
         check_dataset_name(name)
@@ -1108,6 +1109,8 @@ class Repository(RefusesFormerNames):
         # Reservations are listed after the files that they are for: a listing takes time.
         held += [reservation.key_of(name, one) for one in reservation.listed(self._store, name)]
         trees.to_kartothek.drop_with(self._store, name)
+        # If it was adopted from a table of the catalog, that must not appear again without its files.
+        release_name(self._store, name)
         last = remove_heads(self._store, head)
         # Add what was committed since the listing; a head of another tool may name foreign keys.
         named = work.owned.named_keys(last)

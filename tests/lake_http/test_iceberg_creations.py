@@ -603,3 +603,235 @@ def test_damaged_metadata_is_named_and_no_defect(door) -> None:
     assert error_of(door.ask("GET", load))[0] == 404
     (door.folder / "lake/orders.iceberg-table.json").write_bytes(b"[]")
     assert error_of(door.ask("GET", load))[:2] == (422, "UnprocessableEntityException")
+
+
+# Requests that would harm others
+
+
+def metadata_of(table) -> dict:
+    return json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+
+
+def put_metadata(door, key: str, location: str) -> str:
+    """Put metadata of a table that says to be elsewhere, and return its location."""
+    source = metadata_of(door.catalog.create_table(f"lake.s{uuid.uuid4().hex[:8]}", SCHEMA))
+    document = {**source, "table-uuid": str(uuid.uuid4()), "location": location}
+    door.lake.store.put(key, json.dumps(document).encode())
+    return f"{door.lake.uri}/{key}"
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["victim", "flights", "sales", "sales/inner", "flights/_delta_log", "", ".lakebed", "../up"],
+)
+def test_metadata_that_names_another_folder_is_not_registered(door, place) -> None:
+    door.lake.write("flights", ROWS)
+    door.lake.namespaces.create("sales")
+    door.catalog.create_table("lake.victim", SCHEMA).append(ROWS)
+    given = put_metadata(
+        door, "evil/metadata/0.metadata.json", f"{door.lake.uri}/{place}".rstrip("/")
+    )
+    before = door.files
+
+    answer = door.ask(
+        "POST", f"{NAMESPACES}/lake/register", {"name": "evil", "metadata-location": given}
+    )
+
+    assert error_of(answer)[:2] == (400, "BadRequestException")
+    assert door.files == before
+
+
+def test_a_purge_keeps_tables_in_its_folder(door) -> None:
+    door.catalog.create_table("lake.outer", SCHEMA).append(ROWS)
+    location = f"{door.lake.uri}/outer/inner"
+    given = put_metadata(door, "outer/inner/metadata/0.metadata.json", location)
+    door.catalog.register_table("lake.inner", given)
+    before = door.files
+
+    with pytest.raises(RESTError, match="those of table 'inner' are in the same folder"):
+        door.catalog.purge_table("lake.outer")
+
+    assert door.files == before
+    door.catalog.drop_table("lake.inner")
+    door.catalog.purge_table("lake.outer")
+
+
+def test_links_in_the_lake_lead_nowhere(door) -> None:
+    outside = door.folder / "outside/metadata"
+    outside.mkdir(parents=True)
+    table = door.catalog.create_table("lake.orders", SCHEMA)
+    (outside / "0.metadata.json").write_text(json.dumps(metadata_of(table)))
+    for name in ("sales", "linked"):
+        (door.folder / "lake" / name).symlink_to(outside.parent)
+    before = sorted(outside.parent.rglob("*"))
+
+    for path, body in (
+        ("", {"namespace": ["sales"]}),
+        ("/lake/tables", {**SMALLEST, "name": "linked"}),
+        ("/sales/tables", SMALLEST),
+        (
+            "/lake/register",
+            {
+                "name": "r",
+                "metadata-location": f"{door.lake.uri}/linked/metadata/0.metadata.json",
+            },
+        ),
+    ):
+        assert "symbolic link" in error_of(door.ask("POST", NAMESPACES + path, body))[2]
+
+    assert sorted(outside.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"parent-snapshot-id": None}, 409),
+        ({"parent-snapshot-id": 1}, 409),
+        ({"summary": {"operation": "delete"}}, 406),
+        ({"summary": None}, 406),
+        ({"sequence-number": 2}, 409),
+        ({"sequence-number": (1 << 63) - 1}, 400),
+        ({"snapshot-id": 1 << 63}, 400),
+        ({"timestamp-ms": 1}, 400),
+        ({"timestamp-ms": 1 << 61}, 400),
+    ],
+)
+def test_an_append_that_takes_rows_away_or_harms_readers_is_refused(
+    tmp_path, change, status
+) -> None:
+    door = Door(tmp_path, "append")
+    table = door.catalog.create_table("lake.orders", SCHEMA)
+    table.append(ROWS)
+    table.append(ROWS)
+    first, last = metadata_of(door.catalog.load_table("lake.orders"))["snapshots"]
+    good = {**last, "snapshot-id": 77, "sequence-number": 3}
+    good["parent-snapshot-id"] = last["snapshot-id"]
+    good["summary"] = {"operation": "append"}
+    orders = f"{NAMESPACES}/lake/tables/orders"
+
+    def ask(snapshot: dict | None, snapshot_id: int, **more) -> Answer:
+        added = [] if snapshot is None else [{"action": "add-snapshot", "snapshot": snapshot}]
+        ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch"}
+        ref |= {"snapshot-id": snapshot_id, **more}
+        return door.ask("POST", orders, {"requirements": [], "updates": [*added, ref]})
+
+    snapshot = {key: value for key, value in (good | change).items() if value is not None}
+    assert error_of(ask(snapshot, snapshot["snapshot-id"]))[0] == status
+    assert error_of(ask(None, first["snapshot-id"]))[0] == 406
+    assert error_of(ask(good, first["snapshot-id"]))[0] == 406
+    assert error_of(ask(good, 77, **{"max-snapshot-age-ms": 1}))[0] == 406
+    assert len(door.connect().load_table("lake.orders").scan().to_arrow()) == 6
+    assert ask(good, 77).status == 200
+    door.client.stop()
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"action": "add-spec", "spec": {"spec-id": 1, "fields": [{"source-id": 99}]}},
+        {"action": "add-spec", "spec": {"spec-id": 1, "fields": [{"transform": "bucket[0]"}]}},
+        {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [{"source-id": 99}]}},
+        {
+            "action": "add-schema",
+            "schema": {"type": "struct", "schema-id": 1, "fields": [{"id": 1 << 40}]},
+        },
+    ],
+)
+def test_changes_that_other_clients_could_not_read_are_refused(door, update) -> None:
+    field = {"source-id": 1, "field-id": 1000, "transform": "identity", "name": "x", "type": "int"}
+    field |= {"direction": "asc", "null-order": "nulls-first", "id": 9, "required": False}
+    (member,) = {*update} - {"action"}
+    fields = [field | changed for changed in update[member]["fields"]]
+    update = {**update, member: {**update[member], "fields": fields}}
+    door.catalog.create_table("lake.orders", SCHEMA)
+    before = door.files
+
+    answer = door.ask(
+        "POST", f"{NAMESPACES}/lake/tables/orders", {"requirements": [], "updates": [update]}
+    )
+
+    assert error_of(answer)[:2] == (400, "BadRequestException")
+    assert door.files == before
+
+
+def test_a_staged_table_does_not_bring_a_dropped_namespace_back(door) -> None:
+    door.catalog.create_namespace("sales")
+    staged = door.catalog.create_table_transaction("sales.orders", SCHEMA)
+    door.catalog.drop_namespace("sales")
+    with pytest.raises((RESTError, NoSuchTableError), match="Namespace does not exist"):
+        staged.commit_transaction()
+    assert door.catalog.list_namespaces() == [("lake",)]
+
+
+def test_a_dropped_dataset_does_not_appear_again_as_the_table_that_it_was(door) -> None:
+    sales = door.lake.namespaces.create("sales")
+    door.catalog.create_table("sales.orders", SCHEMA).append(ROWS)
+    sales.adopt("orders", iceberg=True)
+
+    with pytest.warns(lakebed.errors.LakebedWarning):
+        sales.drop("orders")
+
+    assert door.catalog.list_tables("sales") == []
+    door.catalog.drop_namespace("sales")
+
+
+def test_files_that_were_adopted_get_no_commits_by_another_name(door) -> None:
+    door.catalog.create_table("lake.orders", SCHEMA).append(ROWS)
+    door.catalog.rename_table("lake.orders", "lake.bought")
+    door.lake.adopt("orders", iceberg=True)
+
+    with pytest.raises(RESTError, match="were adopted as the dataset orders"):
+        door.catalog.load_table("lake.bought").append(ROWS)
+
+    assert door.lake["orders"].count() == 3
+
+
+@pytest.mark.parametrize("end", ["drop", "purge", "rename"])
+def test_an_interrupted_rename_does_not_bring_back_what_became_of_its_table(door, end) -> None:
+    door.catalog.create_table("lake.orders", SCHEMA).append(ROWS)
+    failing = FailingStore(
+        door.lake.store, fail_on="replace", nth=2, matching=".iceberg-table.json"
+    )
+    client = door.serve(lake=lakebed.Repository(failing))
+    with pytest.raises(RESTError):
+        door.connect(client).rename_table("lake.orders", "lake.bought")
+    client.stop()
+    if end == "rename":
+        door.catalog.rename_table("lake.bought", "lake.third")
+    elif end == "purge":
+        door.catalog.purge_table("lake.bought")
+    else:
+        door.catalog.drop_table("lake.bought")
+
+    with pytest.raises(NoSuchTableError):
+        door.catalog.rename_table("lake.orders", "lake.bought")
+
+    left = [("lake", "third")] if end == "rename" else []
+    assert door.catalog.list_tables("lake") == left
+
+
+def test_damage_of_one_table_or_namespace_does_not_hide_the_others(door) -> None:
+    for name in ("other", "sales"):
+        door.catalog.create_namespace(name)
+    for name in ("good", "orders"):
+        door.catalog.create_table(f"sales.{name}", SCHEMA)
+    (door.folder / "lake/sales/orders.iceberg-table.json").write_bytes(b"{")
+    (door.folder / "lake/other/_lakebed.namespace.json").write_bytes(b"{")
+
+    assert door.catalog.list_namespaces() == [("lake",), ("other",), ("sales",)]
+    assert door.catalog.list_tables("sales") == [("sales", "good"), ("sales", "orders")]
+    for path in ("other", "sales/tables/orders"):
+        assert error_of(door.ask("GET", f"{NAMESPACES}/{path}"))[0] == 422
+    with pytest.raises(NamespaceNotEmptyError):
+        door.catalog.drop_namespace("sales")
+
+
+@pytest.mark.parametrize("allowed", ["append", "all"])
+def test_tables_of_format_version_1_take_appends(tmp_path, allowed) -> None:
+    door = Door(tmp_path, allowed)
+    table = door.catalog.create_table("lake.old", SCHEMA, properties={"format-version": "1"})
+    table.append(ROWS)
+    table.append(ROWS)
+    assert table.format_version == 1
+    assert len(door.connect().load_table("lake.old").scan().to_arrow()) == 6
+    door.client.stop()

@@ -10,6 +10,7 @@ delete an object under a condition, and another writer may create the namespace 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -35,6 +36,8 @@ from lakebed.state.foreign_tables import tables_at
 from lakebed.state.reader import list_names
 from lakebed.state.table_pointers import list_pointers
 from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
 
 MARKER = "_lakebed.namespace.json"
 MAX_PROPERTIES_BYTES = 64 * 1024  # of the marker, which each listing of namespaces reads
@@ -82,7 +85,7 @@ def is_namespace_name(name: object) -> bool:
 
 
 def list_namespaces(store: Store) -> list[str]:
-    """Return the names of the namespaces of a repository, sorted.
+    """Return the names of the namespaces of a repository, sorted; also those with a damaged marker.
 
     Cost:
         Two LISTs of the root; for each folder that is not that of a dataset, a GET, and if it has no
@@ -90,7 +93,7 @@ def list_namespaces(store: Store) -> list[str]:
     """
     datasets = set(list_names(store))
     folders = [name for name in store.folders() if is_namespace_name(name)]
-    return [name for name in folders if name not in datasets and is_namespace(store, name)]
+    return [name for name in folders if name not in datasets and _is_listed(store, name)]
 
 
 def namespace_exists(store: Store, name: str) -> bool:
@@ -287,6 +290,15 @@ def is_namespace(store: Store, folder: str) -> bool:
         A GET; without a marker two LISTs.
     """
     return is_marked(store, folder) or _holds_tables(store, folder)
+
+
+def _is_listed(store: Store, folder: str) -> bool:
+    try:
+        return is_namespace(store, folder)
+    except CorruptMetadataError as exc:
+        # One damaged marker does not hide the others; opening the namespace names the damage.
+        _log.warning("the marker of a namespace cannot be read folder=%s error=%s", folder, exc)
+        return True
 
 
 def _holds_tables(store: Store, name: str) -> bool:

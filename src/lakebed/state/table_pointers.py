@@ -10,22 +10,28 @@ never deleted: a dropped table leaves its name free, and the pointer lists the m
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from dataclasses import dataclass
 
 import msgspec
 
 from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.errors import (
+    CommitConflictError,
     CorruptMetadataError,
     ObjectNotFoundError,
+    PreconditionFailedError,
 )
 from lakebed.model.names import is_dataset_name
 from lakebed.store.base import Store
+
+_log = logging.getLogger(__name__)
 
 SUFFIX = ".iceberg-table.json"
 MAX_DROPPED = 100  # tables of one name that were dropped, in its pointer; older ones are left out
 
 _VERSION = 1
+_ATTEMPTS = 10  # of a change, while clients commit to the same table
 
 
 class DroppedTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -49,12 +55,14 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         metadata_location: Location of the current metadata; empty if no table has the name.
         renaming_to: The name that a rename gives to the table, as `namespace.table`, while it has
             not ended; else empty.
+        renamed_from: The name that the table had before; empty if it was created with this one.
         dropped: Tables that had the name before, oldest first.
         format_version: Version of this document.
     """
 
     metadata_location: str = ""
     renaming_to: str = ""
+    renamed_from: str = ""
     dropped: tuple[DroppedTable, ...] = ()
     format_version: int = _VERSION
 
@@ -150,12 +158,44 @@ def list_pointers(store: Store, folder: str = "") -> list[str]:
         store: The store of the repository.
         folder: The folder of a namespace, with a trailing slash; empty for the root.
 
+    A table whose pointer is damaged is among them.
+
     Cost:
         One LIST of the folder, and a GET for each pointer.
     """
     keys = (info.key for info in store.list(folder, recursive=False))
     names = [key.removeprefix(folder).removesuffix(SUFFIX) for key in keys if key.endswith(SUFFIX)]
     return [name for name in names if is_dataset_name(name) and _is_live(store, folder + name)]
+
+
+def release_name(store: Store, name: str) -> None:
+    """Take a name from its table, whose last metadata the pointer lists; without a table do nothing.
+
+    Args:
+        store: The store of the repository.
+        name: Name of the table.
+
+    Raises:
+        CommitConflictError: Clients of the catalog change the table all the time.
+
+    Cost:
+        One GET, and a conditional PUT if there is a table.
+    """
+    for _ in range(_ATTEMPTS):
+        stored = find_pointer(store, name)
+        if stored is None or not stored.pointer.metadata_location:
+            return
+        try:
+            put_pointer(store, name, stored.pointer.without_table(), stored)
+        except PreconditionFailedError:
+            continue
+        return
+    raise CommitConflictError(
+        f"Table {name!r} of the Iceberg catalog was changed {_ATTEMPTS} times meanwhile.",
+        hint="Try again.",
+        expected=0,
+        actual=_ATTEMPTS,
+    )
 
 
 def pointer_key(name: str) -> str:
@@ -168,5 +208,10 @@ def pointer_key(name: str) -> str:
 
 
 def _is_live(store: Store, name: str) -> bool:
-    found = find_pointer(store, name)
+    try:
+        found = find_pointer(store, name)
+    except CorruptMetadataError as exc:
+        # A listing shows it, and a load names the damage.
+        _log.warning("the pointer of a table cannot be read table=%s error=%s", name, exc)
+        return True
     return found is not None and bool(found.pointer.metadata_location)

@@ -258,9 +258,6 @@ class CatalogChanges:
             room.repository.drop(name)
         except DatasetNotFoundError as exc:
             raise no_table(room.namespace, name) from exc
-        if self._pointers.exists(room.folder + name):
-            # It was adopted from a table, which must not appear again without its files.
-            self._pointers.drop(room.folder + name, purge=False)
 
     async def rename_table(self, request: Request) -> Response:
         """Rename a table that a client has created."""

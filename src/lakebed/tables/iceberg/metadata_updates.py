@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
@@ -22,6 +23,7 @@ from pyiceberg.table.update import (
 )
 
 _LAST_ADDED = -1
+_SIZED = re.compile(r"(?:bucket|truncate)\[([0-9]+)\]")
 
 
 def apply_updates(
@@ -114,17 +116,31 @@ class _Known:
         if same is not None:
             self._added["spec"] = spec.spec_id, same.spec_id
             return []
+        self._check_sources(spec.fields)
         number = max((one.spec_id for one in self._specs), default=-1) + 1
         new = PartitionSpec(*spec.fields, spec_id=number)
         self._specs.append(new)
         self._added["spec"] = spec.spec_id, number
         return [AddPartitionSpecUpdate(spec=new)]
 
+    def _check_sources(self, fields: Iterable[PartitionField | SortField]) -> None:
+        """Check that fields refer to columns and have transforms that other clients can read."""
+        columns = {column for schema in self._schemas for column in schema.field_ids}
+        for field in fields:
+            if field.source_id not in columns:
+                msg = f"there is no column of the id {field.source_id}"
+                raise ValueError(msg)
+            parsed = _SIZED.fullmatch(str(field.transform))
+            if parsed is not None and not 0 < int(parsed[1]) < 1 << 31:
+                msg = f"the transform {field.transform} has no valid size"
+                raise ValueError(msg)
+
     def _add_order(self, order: SortOrder) -> list[TableUpdate]:
         same = next((one for one in self._orders if one.fields == order.fields), None)
         if same is not None:
             self._added["order"] = order.order_id, same.order_id
             return []
+        self._check_sources(order.fields)
         # 0 is the order of a table without one.
         number = max((one.order_id for one in self._orders), default=0) + 1 if order.fields else 0
         new = SortOrder(*order.fields, order_id=number)

@@ -13,7 +13,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,13 @@ from pyiceberg.catalog.rest import CreateTableRequest, RegisterTableRequest
 from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import CommitTableRequest
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.metadata import (
+    TableMetadata,
+    TableMetadataUtil,
+    TableMetadataV1,
+    new_table_metadata,
+)
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -76,6 +82,9 @@ MAX_METADATA_BYTES = 64 << 20  # of a metadata file, which is held in memory
 _ATTEMPTS = 20  # of a commit, while other clients commit to the same table
 _WAIT_SECONDS = 0.02  # before the second attempt, on average; it doubles up to 1 s
 _MOST_UPDATES = 1000
+# Iceberg's Java readers refuse snapshots whose times go back by more than a minute.
+_MOST_BEHIND_MS = 60_000
+_MOST_AHEAD_MS = 86_400_000  # clocks of clients may differ
 _DELETES_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 _GROWING = (
     AddSnapshotUpdate,
@@ -213,6 +222,8 @@ class PointerTables:
         is_creation = any(isinstance(one, AssertCreate) for one in request.requirements)
         if only_appends and not is_creation:
             _check_appends(request.updates)
+        elif is_creation:
+            self._check_namespace(name)
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(random.uniform(0, min(1.0, _WAIT_SECONDS * 2**attempt)))
@@ -229,7 +240,7 @@ class PointerTables:
             table = self.find(name)
             if table is None:
                 raise table_not_found(name)
-            done = self._try(table, request)
+            done = self._try(table, request, only_appends=only_appends)
             if done is not None:
                 return done
         raise _conflict(name, f"others have committed {_ATTEMPTS} times meanwhile")
@@ -250,13 +261,15 @@ class PointerTables:
             CommitConflictError: Other clients change the table all the time.
 
         Cost:
-            Two GETs and a conditional PUT; with a purge a LIST of the folder, and the deletions.
+            Two GETs and a conditional PUT; with a purge a LIST of the folder, the deletions, a LIST of
+            each namespace, and two GETs for each table of the lake.
         """
         for _ in range(_ATTEMPTS):
             stored = find_pointer(self._store, name)
             if stored is None or not stored.pointer.metadata_location:
                 raise table_not_found(name)
             _check_stays(name, stored)
+            self._end_former_rename(name, stored)
             own_folder = self._own_folder(name, stored) if purge else ""
             after = (
                 Pointer(dropped=stored.pointer.dropped) if purge else stored.pointer.without_table()
@@ -302,7 +315,13 @@ class PointerTables:
                 f"{location} is the metadata of a dataset, which the catalog shows by its own name.",
                 hint="Use the table of the dataset.",
             )
-        self._key(f"{metadata.location}/x")  # commits write there
+        written = f"{metadata.location}/{ICEBERG_FOLDER}/x"  # commits write there
+        if _folder_of(self._key(written)) != _folder_of(self._key(location)):
+            raise InvalidInputError(
+                f"{location} is the metadata of a table at {shown(metadata.location)}, whose metadata "
+                "commits would write to another folder.",
+                hint=f"Register metadata that lies in {shown(f'{metadata.location}/{ICEBERG_FOLDER}')}.",
+            )
         self._check_unnamed(location)
         pointer = Pointer(
             metadata_location=location, dropped=() if before is None else before.pointer.dropped
@@ -332,15 +351,16 @@ class PointerTables:
         if pointer.renaming_to != new:
             _check_stays(old, stored)
             self._check_free(new, is_registered=True)
+            self._end_former_rename(old, stored)
             marked = msgspec.structs.replace(pointer, renaming_to=new)
             stored = self._put(old, marked, stored)
-        self._point_new_name(stored, old, new, pointer)
+        self._point_new_name(stored, old, new)
         self._put(old, stored.pointer.without_table(renamed_to=new), stored)
         _log.info("renamed a table of the catalog table=%s to=%s", old, new)
 
-    def _point_new_name(self, stored: StoredPointer, old: str, new: str, pointer: Pointer) -> None:
+    def _point_new_name(self, stored: StoredPointer, old: str, new: str) -> None:
         """Create the new pointer of a rename; take the mark back if the name is taken."""
-        location = pointer.metadata_location
+        location = stored.pointer.metadata_location
         there = find_pointer(self._store, new)
         if there is not None and _folder_of(there.pointer.metadata_location) == _folder_of(
             location
@@ -349,10 +369,28 @@ class PointerTables:
         try:
             before = self._check_free(new, is_registered=True)
             dropped = () if before is None else before.pointer.dropped
-            self._put(new, Pointer(metadata_location=location, dropped=dropped), before)
+            pointer = Pointer(metadata_location=location, dropped=dropped, renamed_from=old)
+            self._put(new, pointer, before)
         except (AlreadyExistsError, CommitConflictError):
-            self._put(old, msgspec.structs.replace(pointer, renaming_to=""), stored)
+            self._put(old, msgspec.structs.replace(stored.pointer, renaming_to=""), stored)
             raise
+
+    def _end_former_rename(self, name: str, stored: StoredPointer) -> None:
+        """End a rename that was interrupted after it gave a table its name.
+
+        Else a repetition of that rename would bring back a table that has lost its new name since.
+        """
+        former = stored.pointer.renamed_from
+        if not former:
+            return
+        there = find_pointer(self._store, former)
+        if (
+            there is not None
+            and there.pointer.renaming_to == name
+            and _folder_of(there.pointer.metadata_location)
+            == _folder_of(stored.pointer.metadata_location)
+        ):
+            self._put(former, there.pointer.without_table(renamed_to=name), there)
 
     # Metadata files
 
@@ -438,6 +476,14 @@ class PointerTables:
             )
         return stored
 
+    def _check_namespace(self, name: str) -> None:
+        """Check that the namespace of a table still exists, when a staged table is created."""
+        folder, _, _ = name.rpartition("/")
+        if folder and not is_namespace(self._store, folder):
+            raise NotFoundError(
+                f"Namespace does not exist: {folder}.", hint="Create the namespace first."
+            )
+
     def is_dataset(self, name: str) -> bool:
         """Return whether a dataset has the name, as one that was adopted from a table.
 
@@ -476,20 +522,36 @@ class PointerTables:
                 "the catalog has made for it.",
                 hint="Drop it without purge, which leaves the files.",
             )
+        for other, location in self._locations():
+            if other != name and self._key(location).startswith(f"{folder}/"):
+                raise UnsupportedCommitError(
+                    f"The files of table {name!r} cannot be deleted: those of table {other!r} are in "
+                    "the same folder.",
+                    hint="Drop it without purge, which leaves the files.",
+                )
         return folder
+
+    def _locations(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of all tables of the lake, and the locations of their metadata.
+
+        Cost:
+            A LIST of each namespace, and two GETs for each table.
+        """
+        for namespace in ("", *(f"{name}/" for name in list_namespaces(self._store))):
+            for name in list_pointers(self._store, namespace):
+                stored = find_pointer(self._store, namespace + name)
+                if stored is not None and stored.pointer.metadata_location:
+                    yield namespace + name, stored.pointer.metadata_location
 
     def _check_unnamed(self, location: str) -> None:
         """Check that no table of the lake has its metadata in the folder of a metadata file."""
         folder = _folder_of(location)
-        for namespace in ("", *(f"{name}/" for name in list_namespaces(self._store))):
-            for name in list_pointers(self._store, namespace):
-                stored = find_pointer(self._store, namespace + name)
-                known = "" if stored is None else stored.pointer.metadata_location
-                if _folder_of(known) == folder:
-                    raise AlreadyExistsError(
-                        f"Table already exists: {dotted(namespace + name)} is the table of {location}.",
-                        hint="Use it by that name, or rename it: two names would lose commits.",
-                    )
+        for name, known in self._locations():
+            if _folder_of(known) == folder:
+                raise AlreadyExistsError(
+                    f"Table already exists: {dotted(name)} is the table of {location}.",
+                    hint="Use it by that name, or rename it: two names would lose commits.",
+                )
 
     def _put_first(
         self, name: str, metadata: TableMetadata, before: StoredPointer | None
@@ -596,7 +658,9 @@ class PointerTables:
             for key in inner
         )
 
-    def _try(self, table: PointerTable, request: CommitTableRequest) -> PointerTable | None:
+    def _try(
+        self, table: PointerTable, request: CommitTableRequest, *, only_appends: bool
+    ) -> PointerTable | None:
         """Commit to a table once; None if another client was faster."""
         for requirement in request.requirements:
             try:
@@ -604,10 +668,20 @@ class PointerTables:
             except CommitFailedException as exc:
                 raise _requirement_error(requirement.type, str(exc)) from exc
         updates = [self._checked(table, update) for update in request.updates]
+        _check_new_snapshots(table, updates)
+        if only_appends:
+            _check_follows(table, updates)
         metadata = _translating(apply_updates, table.metadata, updates, table.location)
         if metadata == table.metadata:
             return table
         assert table.pointer is not None  # it was read
+        folder = self._key(f"{metadata.location}/x").rpartition("/")[0]
+        if folder != table.name and self.is_dataset(folder):
+            raise UnsupportedCommitError(
+                f"The files of table {dotted(table.name)} were adopted as the dataset "
+                f"{dotted(folder)}.",
+                hint=f"Write to {dotted(folder)}, and drop {dotted(table.name)} without purge.",
+            )
         location = self._write_metadata(metadata, _number(table.location) + 1)
         pointer = msgspec.structs.replace(table.pointer.pointer, metadata_location=location)
         try:
@@ -675,6 +749,79 @@ def _check_stays(name: str, stored: StoredPointer) -> None:
         )
 
 
+def _check_new_snapshots(table: PointerTable, updates: Iterable[TableUpdate]) -> None:
+    """Check that new snapshots follow those of the table, as other clients expect when they read it.
+
+    Raises:
+        CommitConflictError: A snapshot has a sequence number that another commit has taken.
+        InvalidInputError: A sequence number or a time is too large, or a time too small.
+    """
+    changed_ms = table.metadata.last_updated_ms
+    last = None  # snapshots of version 1 have no sequence numbers
+    if not isinstance(table.metadata, TableMetadataV1):
+        last = table.metadata.last_sequence_number
+    latest_ms = time.time_ns() // 1_000_000 + _MOST_AHEAD_MS
+    for update in updates:
+        if not isinstance(update, AddSnapshotUpdate):
+            continue
+        snapshot = update.snapshot
+        if not changed_ms - _MOST_BEHIND_MS <= snapshot.timestamp_ms <= max(latest_ms, changed_ms):
+            raise _malformed(
+                f"the snapshot {snapshot.snapshot_id} has the time {snapshot.timestamp_ms}, and the "
+                f"table was changed at {changed_ms}."
+            )
+        changed_ms = max(changed_ms, snapshot.timestamp_ms)
+        if last is None:
+            continue
+        number = snapshot.sequence_number or 0
+        if number <= last:
+            raise _requirement_error(
+                "sequence-number", f"the table has reached {last}, and the snapshot has {number}"
+            )
+        if number > last + 1:
+            raise _malformed(f"the sequence number {number} does not follow {last}.")
+        last = number
+
+
+def _check_follows(table: PointerTable, updates: Iterable[TableUpdate]) -> None:
+    """Check that `main` gets new snapshots that follow its newest one, so that no rows are taken away.
+
+    Raises:
+        CommitConflictError: A snapshot follows another one.
+        UnsupportedCommitError: `main` gets an older snapshot, or another retention.
+    """
+    main = table.metadata.refs.get("main")
+    current = None if main is None else main.snapshot_id
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate):
+            if update.snapshot.parent_snapshot_id != current:
+                raise _requirement_error(
+                    "assert-ref-snapshot-id",
+                    f"main is at {current}, and the new snapshot follows "
+                    f"{update.snapshot.parent_snapshot_id}",
+                )
+            current = update.snapshot.snapshot_id
+        elif isinstance(update, SetSnapshotRefUpdate):
+            asked = (
+                update.max_ref_age_ms,
+                update.max_snapshot_age_ms,
+                update.min_snapshots_to_keep,
+            )
+            kept: tuple[int | None, ...] = (None, None, None)
+            if main is not None:
+                kept = (main.max_ref_age_ms, main.max_snapshot_age_ms, main.min_snapshots_to_keep)
+            if (
+                update.snapshot_id != current
+                or update.type != SnapshotRefType.BRANCH
+                or asked not in ((None, None, None), kept)
+            ):
+                raise UnsupportedCommitError(
+                    "The server allows only appends, and the request sets main to something else than "
+                    "its new snapshot.",
+                    hint="Serve with --allow-writes all.",
+                )
+
+
 def _check_appends(updates: Iterable[TableUpdate]) -> None:
     """Check that updates only add snapshots that append, to the branch `main`."""
     for update in updates:
@@ -716,9 +863,27 @@ def _parse(
     try:
         # msgspec refuses documents that are nested too deeply, which pydantic would follow.
         document = from_json(body, dict[str, Any])
+        _check_numbers(document)
         return kind.model_validate(defaults | document | (own or {}))
     except (*UNREADABLE, pydantic.ValidationError, ValidationError, ValueError, TypeError) as exc:
         raise _malformed(f"it cannot be read: {_first_line(exc)}") from exc
+
+
+def _check_numbers(value: Any) -> None:
+    """Check that all integers of a document have 64 bits, as other clients read them.
+
+    Raises:
+        ValueError: One is larger.
+    """
+    if isinstance(value, dict):
+        for member in value.values():
+            _check_numbers(member)
+    elif isinstance(value, list):
+        for element in value:
+            _check_numbers(element)
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        msg = f"the number {shown(value)} has more than 64 bits"
+        raise ValueError(msg)
 
 
 def _translating(make: Any, *arguments: Any) -> TableMetadata:
@@ -731,6 +896,8 @@ def _translating(make: Any, *arguments: Any) -> TableMetadata:
         metadata: TableMetadata = make(*arguments)
     except (pydantic.ValidationError, ValidationError, ValueError, TypeError, LookupError) as exc:
         raise _malformed(_first_line(exc)) from exc
+    if metadata.last_column_id >= 1 << 31 or (metadata.last_partition_id or 0) >= 1 << 31:
+        raise _malformed("the ids of its fields have more than 32 bits")
     if metadata.format_version > MAX_FORMAT_VERSION:
         raise UnsupportedCommitError(
             f"The request makes a table of format version {metadata.format_version}.",
@@ -777,6 +944,7 @@ _REQUIREMENTS = {
     "assert-default-spec-id": "default partition spec changed",
     "assert-default-sort-order-id": "default sort order changed",
     "assert-ref-snapshot-id": "branch or tag has changed",
+    "sequence-number": "another snapshot has this sequence number",
 }
 
 
