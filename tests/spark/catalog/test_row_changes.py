@@ -383,6 +383,36 @@ def test_columns_of_partitions_keep_their_order(spark: Any, lake: Any):
     assert rows_of(lake.open("t")) == [(1, 6, 5, 7), (2, 6, 20, 8)]
 
 
+@pytest.mark.parametrize(
+    "partition_by", ["`p x`", "`p x`, days(`at-1`)", "bucket(4, `n'ü`)", "years(`at-1`), `select`"]
+)
+def test_names_of_partitions_may_have_any_characters(spark: Any, lake: Any, partition_by: str):
+    """Spark parses the names of partitions, and took a blank for the end of one."""
+    spark.sql(
+        "CREATE TABLE lake.t (`p x` INT, `n'ü` LONG, `at-1` TIMESTAMP, `select` STRING, text STRING) "
+        f"PARTITIONED BY ({partition_by})"
+    )
+    at = "TIMESTAMP '2026-01-01 00:00:00+00:00'"
+    spark.sql(f"INSERT INTO lake.t SELECT id % 2, id, {at}, 'a', 'x' FROM range(4)")
+
+    spark.sql("UPDATE lake.t SET `p x` = 7, text = `select` WHERE abs(`n'ü`) = 1")
+    spark.sql(
+        f"MERGE INTO lake.t t USING (SELECT 9 AS `p x`, id AS `n'ü`, {at} AS `at-1`, 'b' AS `select`, "
+        "'y' AS text FROM range(3, 5)) s ON t.`n'ü` = s.`n'ü` "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    spark.sql("DELETE FROM lake.t WHERE `n'ü` = 0")
+
+    assert rows_of(lake.open("t"), "n'ü", "p x", "select", "text") == [
+        (1, 7, "a", "a"),
+        (2, 0, "a", "x"),
+        (3, 9, "b", "y"),
+        (4, 9, "b", "y"),
+    ]
+    assert spark.sql("SHOW PARTITIONS lake.t").count() > 0
+    assert spark.sql("DESCRIBE TABLE lake.t").count() > 5
+
+
 LAYOUTS = {
     "partition first": ("part INT, n LONG, text STRING", "part"),
     "partition between": ("n LONG, part INT, text STRING", "part"),

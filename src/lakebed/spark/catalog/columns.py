@@ -20,6 +20,7 @@ from lakebed.model.partition import (
     Identity,
     PartitionFunction,
 )
+from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import MISSING, Field, Kind, Primitive, Schema, Type
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.types import struct_type
@@ -180,7 +181,9 @@ def transforms_of(jvm: Jvm, layout: Layout) -> Any:
     to = expressions.Expressions
     transforms = []
     for function in layout.descriptor.partition_by:
-        source = function.source if function.takes_source else function.name
+        name = function.source if function.takes_source else function.name
+        # Spark parses the names of partitions.
+        source = ".".join(quoted_name(part) for part in name.split("."))
         match function:
             case Hash(buckets=buckets):
                 transforms.append(to.bucket(buckets, jvm.to_texts([source])))
