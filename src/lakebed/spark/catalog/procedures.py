@@ -471,9 +471,22 @@ class LakeProcedure(Proxied):
         return arguments
 
     def _parts(self, table: str) -> list[str]:
-        """Return the parts of a table's name, without the catalog's."""
+        """Return the parts of a table's name, without the catalog's.
+
+        Raises:
+            InvalidInputError: The text is not a name.
+        """
+        from pyspark.errors import ParseException
+
         parser = self._jvm.session.sessionState().sqlParser()
-        parsed = parser.parseMultipartIdentifier(table)
+        try:
+            parsed = parser.parseMultipartIdentifier(table)
+        except ParseException:  # it would point into the text of the statement
+            raise InvalidInputError(
+                f"CALL {self.name()}: {table!r} is not the name of a table.",
+                hint="Write 'flights' or 'sales.orders'. Put a part with other characters into "
+                "backticks.",
+            ) from None
         parts = [str(parsed.apply(position)) for position in range(parsed.size())]
         return parts[1:] if len(parts) > 1 and parts[0] == self._catalog else parts
 
