@@ -835,3 +835,15 @@ def test_tables_of_format_version_1_take_appends(tmp_path, allowed) -> None:
     assert table.format_version == 1
     assert len(door.connect().load_table("lake.old").scan().to_arrow()) == 6
     door.client.stop()
+
+
+def test_a_table_that_was_renamed_is_purged_after_its_first_namespace(door) -> None:
+    door.catalog.create_namespace("sales")
+    door.catalog.create_table("sales.orders", SCHEMA).append(ROWS)
+    door.catalog.rename_table("sales.orders", "lake.bought")
+    door.catalog.drop_namespace("sales")
+    assert len(door.catalog.load_table("lake.bought").scan().to_arrow()) == 3
+
+    door.catalog.purge_table("lake.bought")
+
+    assert not [name for name in door.files if name.startswith("sales/orders/")]

@@ -283,6 +283,15 @@ def is_marked(store: Store, folder: str) -> bool:
     return found is not None and not found[0].is_dropped
 
 
+def was_namespace(store: Store, folder: str) -> bool:
+    """Return whether a folder is a namespace, or was one that has been dropped.
+
+    Cost:
+        As `is_namespace`.
+    """
+    return _find_marker(store, folder) is not None or is_namespace(store, folder)
+
+
 def is_namespace(store: Store, folder: str) -> bool:
     """Return whether a folder is a namespace, without a check of its name.
 

@@ -59,7 +59,7 @@ from lakebed.errors import (
 from lakebed.model.names import check_dataset_name
 from lakebed.model.table_signs import ICEBERG_FILE, ICEBERG_FOLDER
 from lakebed.state.head import HeadFormat
-from lakebed.state.namespaces import is_namespace, list_namespaces
+from lakebed.state.namespaces import is_namespace, list_namespaces, was_namespace
 from lakebed.state.table_pointers import (
     Pointer,
     StoredPointer,
@@ -515,7 +515,7 @@ class PointerTables:
         namespace, _, own = folder.rpartition("/")
         is_own = own != "" and "/" not in last and "/" not in namespace
         if is_own and namespace:
-            is_own = is_namespace(self._store, namespace)
+            is_own = was_namespace(self._store, namespace)  # a renamed table stays in it
         if not is_own or is_namespace(self._store, folder) or self.is_dataset(folder):
             raise UnsupportedCommitError(
                 f"The files of table {name!r} cannot be deleted: {shown(folder)} is not a folder that "
