@@ -300,7 +300,7 @@ class PointerTables:
         Cost:
             Four GETs, and a conditional PUT; a LIST of each namespace, and a GET for each table.
         """
-        request = _parse(RegisterTableRequest, body, {"overwrite": False})
+        request = _parse(_Registration, body, {})
         name = folder + check_dataset_name(request.name)
         if request.overwrite:
             raise UnsupportedCommitError(
@@ -844,6 +844,12 @@ def _check_appends(updates: Iterable[TableUpdate]) -> None:
                 f"{shown(update.ref_name)}.",
                 hint="Serve with --allow-writes all.",
             )
+
+
+class _Registration(RegisterTableRequest):
+    """A RegisterTableRequest; that of pyiceberg 0.11 lacks the member."""
+
+    overwrite: bool = False
 
 
 def _parse(
