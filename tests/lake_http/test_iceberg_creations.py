@@ -847,3 +847,22 @@ def test_a_table_that_was_renamed_is_purged_after_its_first_namespace(door) -> N
     door.catalog.purge_table("lake.bought")
 
     assert not [name for name in door.files if name.startswith("sales/orders/")]
+
+
+def test_a_replaced_table_keeps_its_sequence_numbers_rising(door) -> None:
+    table = door.catalog.create_table("lake.orders", SCHEMA)
+    for _ in range(3):
+        table.append(ROWS)
+    (first, *_) = metadata_of(door.catalog.load_table("lake.orders"))["snapshots"]
+    snapshot = {**first, "snapshot-id": 77, "sequence-number": 2}
+    snapshot["timestamp-ms"] += 30_000
+    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 77}
+    updates = [{"action": "add-snapshot", "snapshot": snapshot}, ref]
+    path = f"{NAMESPACES}/lake/tables/orders"
+
+    assert door.ask("POST", path, {"requirements": [], "updates": updates}).status == 200
+
+    replaced = door.connect().load_table("lake.orders")
+    assert replaced.metadata.last_sequence_number == 3
+    replaced.append(ROWS)
+    assert replaced.metadata.last_sequence_number == 4

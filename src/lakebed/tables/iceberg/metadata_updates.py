@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -40,6 +40,10 @@ def apply_updates(
     metadata = update_table_metadata(
         base, renumbered, enforce_validation=location is None, metadata_location=location
     )
+    if not isinstance(base, TableMetadataV1) and not isinstance(metadata, TableMetadataV1):
+        # pyiceberg takes the number of the last snapshot, although it may be smaller.
+        last = max(base.last_sequence_number, metadata.last_sequence_number)
+        metadata = metadata.model_copy(update={"last_sequence_number": last})
     # Validates what the models of pyiceberg were copied with.
     return TableMetadataUtil.parse_raw(metadata.model_dump_json(exclude_none=True))
 

@@ -774,6 +774,8 @@ def _check_new_snapshots(table: PointerTable, updates: Iterable[TableUpdate]) ->
         if last is None:
             continue
         number = snapshot.sequence_number or 0
+        if number <= last and number > 0 and snapshot.parent_snapshot_id is None:
+            continue  # of a table that is replaced as a whole, as Iceberg's own catalogs allow
         if number <= last:
             raise _requirement_error(
                 "sequence-number", f"the table has reached {last}, and the snapshot has {number}"
