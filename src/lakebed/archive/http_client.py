@@ -73,7 +73,7 @@ class ServedFiles(Store):
         if not parts.hostname or parts.query or parts.fragment or parts.username:
             raise InvalidInputError(
                 f"{url!r} is not the URL of a server of an archive.",
-                hint="Write https://archive.example.org; a token is the option `token`, or "
+                hint="Write https://archive.example.org; a token is the option token, or "
                 f"{TOKEN_VARIABLE}.",
             )
         self.server = url.rstrip("/")
@@ -401,7 +401,7 @@ def _refusal(url: str, exc: urllib.error.HTTPError) -> Exception:
     if exc.code in (401, 403):
         return AccessDeniedError(
             f"{url} was denied ({reason}).",
-            hint=f"Give the token of the server: the option `token`, or {TOKEN_VARIABLE}.",
+            hint=f"Give the token of the server: the option token, or {TOKEN_VARIABLE}.",
         )
     if exc.code == 416:
         return _PastTheEndError(f"{url} has no such range.", hint="Read what it has.")
