@@ -246,7 +246,6 @@ def test_wrong_argument_is_named(
         ("protect('flights', version => 1)", "REQUIRED_PARAMETER_NOT_FOUND"),
         ("compact(tabel => 'flights')", "UNRECOGNIZED_PARAMETER_NAME"),
         ("rollback('flights', 'x')", "CAST_INVALID_INPUT"),
-        ("compact('a b')", "PARSE_SYNTAX_ERROR"),
     ],
 )
 def test_argument_of_another_form_is_refused_by_spark(
