@@ -284,6 +284,10 @@ def test_ragged_lines_are_filled_on_request_and_cells_beyond_must_be_empty(tmp_p
         {"thousands": "."},
         {"time_zone": "Mars"},
         {"dates": {"a": "%d%d"}},
+        {"dates": {"a": "%Y%d%d"}},
+        {"dates": {"a": "%d.%m."}},
+        {"dates": {"a": "%H:%M"}},
+        {"dates": {"a": "%%Y"}},
         {"dates": {"a": "%Y-%Q"}},
         {"dates": {"a": "%"}},
         {"names": {"a": "b.c"}},
@@ -296,7 +300,9 @@ def test_a_notation_that_means_nothing_is_refused(given) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("format_", ["%d.%m.%Y", "%j %y", "%I:%M:%S.%f %p %z", "%c", "%a %e, %B%%"])
+@pytest.mark.parametrize(
+    "format_", ["%d.%m.%Y", "%j %y", "%y %I:%M:%S.%f %p %z", "%c", "%a %e, %B%% %Y"]
+)
 def test_a_format_of_dates_is_one_that_strptime_knows(format_: str) -> None:
     try:
         dt.datetime.strptime(dt.datetime(2024, 2, 3, tzinfo=dt.UTC).strftime(format_), format_)

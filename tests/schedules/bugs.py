@@ -786,7 +786,7 @@ TEXTS: Mapping[str, str] = {
     "a creator is told before it has the name": "dropped: create | create#0+append ; ann 2, bob 18",
     "two heads are compared that were not there at once": "document: move_head | drop+create | move_head ; ann 6",
     "an old head that was read before the new one proves it": "new: append | move_head#1 ; ann 13 ; bob write 2 kill after",
-    "a creator leaves what a hand-over may confirm": "document: move_head | drop | create ; ann 12, bob 6",
+    "a creator leaves what a hand-over may confirm": "document: move_head | drop | create ; ann 12, bob 7",
     "a drop takes any head": "document: drop | drop+create ; ann 1",
     "a hand-over removes the old head whatever it says": "document: move_head | append",
     "a hand-over leaves the head that it came from": "document: move_head | append",

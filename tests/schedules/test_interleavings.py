@@ -58,7 +58,7 @@ KEPT = (
     "document: move_head | drop+create | move_head ; ann 6",
     "document: move_head | move_head | drop+create ; ann 14, bob 6, cyn, bob",
     # A hand-over confirmed the new head of a dropped dataset beside that of one created meanwhile.
-    "document: move_head | drop | create ; ann 12, bob 6",
+    "document: move_head | drop | create ; ann 12, bob 7",
     # A drop came between the announcement of a move and the new head, whose writer then ended.
     "new: append | move_head#1 | drop ; ann 14, bob 13, cyn, bob ; bob write 2 kill after",
     # What was created is found again after somebody has moved its head.

@@ -217,12 +217,20 @@ def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         )
 
 
+_YEAR = re.compile("(?<!%)(?:%%)*%[YyGcxDF]")
+
+
 def _check_date_format(format_: str) -> None:
-    """Check that `strptime` reads a moment which is written in a format.
+    """Check that `strptime` reads a moment which is written in a format, with its year.
 
     Raises:
         InvalidInputError: It does not.
     """
+    if _YEAR.search(format_) is None:  # `strptime` would take 1900
+        raise InvalidInputError(
+            f"{format_!r} has no year.",
+            hint="Give a format with %Y or %y, or read the field as text.",
+        )
     try:
         dt.datetime.strptime(_MOMENT.strftime(format_), format_)
     except (ValueError, re.error) as exc:  # a part that occurs twice fails as an expression
