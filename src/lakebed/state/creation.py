@@ -36,7 +36,7 @@ from lakebed.state.moving import read_settled_head, remove_leftover, remove_unch
 from lakebed.state.namespaces import is_marked
 from lakebed.state.reader import Head, dataset_hint, read_head
 from lakebed.state.state import CREATION, HeadKind, Listed, State, describe, digest_of
-from lakebed.state.table_pointers import find_pointer
+from lakebed.state.table_pointers import find_table
 from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.segments import Segment
 
@@ -217,8 +217,7 @@ def check_place(
             f"Dataset {name!r} cannot be created in {store.uri}: {name!r} is a namespace.",
             hint=f"Name a dataset in it: {store.uri}/{name}/NAME. Or drop the namespace first.",
         )
-    pointer = None if is_adoption else find_pointer(store, name)
-    if pointer is not None and pointer.pointer.metadata_location:
+    if not is_adoption and find_table(store, name) is not None:
         raise InvalidInputError(
             f"Dataset {name!r} cannot be created in {store.uri}: the Iceberg catalog has a table of "
             "this name.",

@@ -16,7 +16,6 @@ from types import MappingProxyType
 
 import msgspec
 
-from lakebed.common.decoding import UNREADABLE, from_json
 from lakebed.common.html import shortened
 from lakebed.common.shown import shown
 from lakebed.errors import (
@@ -27,13 +26,13 @@ from lakebed.errors import (
     InvalidNameError,
     NotFoundError,
     ObjectExistsError,
-    ObjectNotFoundError,
     PreconditionFailedError,
 )
 from lakebed.model.layout import Folder, is_segment_name
 from lakebed.model.names import is_dataset_name, nearest
 from lakebed.state.foreign_tables import tables_at
 from lakebed.state.reader import list_names
+from lakebed.state.swapped_documents import busy_error, find_document, swap_document
 from lakebed.state.table_pointers import list_pointers
 from lakebed.store.base import Store
 
@@ -122,9 +121,9 @@ def load_properties(store: Store, name: str) -> Mapping[str, str]:
         As `namespace_exists`.
     """
     check_namespace_name(name)
-    found = _find_marker(store, name)
-    if found is not None and not found[0].is_dropped:
-        return MappingProxyType(found[0].properties)
+    live = _live(_find_marker(store, name))
+    if live is not None:
+        return MappingProxyType(live.properties)
     if not _holds_tables(store, name):
         raise namespace_not_found(store, name)
     return MappingProxyType({})
@@ -149,18 +148,12 @@ def create_namespace(store: Store, name: str, properties: Mapping[str, str] | No
     content = _encode(name, _Marker(properties=dict(properties or {})))
     for _ in range(_ATTEMPTS):
         found = _find_marker(store, name)
-        if (found is not None and not found[0].is_dropped) or _holds_tables(store, name):
+        if _live(found) is not None or _holds_tables(store, name):
             raise AlreadyExistsError(
                 f"Namespace {name!r} exists in {store.uri}.", hint="Choose another name, or use it."
             )
-        try:
-            if found is None:
-                store.create(_key(name), content)
-            else:
-                store.replace(_key(name), content, if_match=found[1])
-        except (ObjectExistsError, PreconditionFailedError):
-            continue
-        return
+        if _swap_marker(store, name, content, found):
+            return
     raise _busy_error(name)
 
 
@@ -194,20 +187,14 @@ def update_properties(
         )
     for _ in range(_ATTEMPTS):
         found = _find_marker(store, name)
-        is_live = found is not None and not found[0].is_dropped
-        if not is_live and not _holds_tables(store, name):
+        live = _live(found)
+        if live is None and not _holds_tables(store, name):
             raise namespace_not_found(store, name)
-        before = found[0].properties if found is not None and is_live else {}
+        before = {} if live is None else live.properties
         kept = {key: value for key, value in before.items() if key not in removed}
         content = _encode(name, _Marker(properties=kept | dict(updates)))
-        try:
-            if found is None:
-                store.create(_key(name), content)
-            else:
-                store.replace(_key(name), content, if_match=found[1])
-        except (ObjectExistsError, PreconditionFailedError):
-            continue
-        return MappingProxyType(before)
+        if _swap_marker(store, name, content, found):
+            return MappingProxyType(before)
     raise _busy_error(name)
 
 
@@ -235,13 +222,10 @@ def drop_namespace(store: Store, name: str) -> None:
                 f"Namespace {name!r} in {store.uri} is not empty: it holds {shortened(contents)}.",
                 hint="Drop each of these first.",
             )
-        if found is None or found[0].is_dropped:
+        if _live(found) is None:
             raise namespace_not_found(store, name)
-        try:
-            store.replace(_key(name), _encode(name, _Marker(is_dropped=True)), if_match=found[1])
-        except PreconditionFailedError:
-            continue
-        return
+        if _swap_marker(store, name, _encode(name, _Marker(is_dropped=True)), found):
+            return
     raise _busy_error(name)
 
 
@@ -279,8 +263,7 @@ def is_marked(store: Store, folder: str) -> bool:
     Cost:
         A GET.
     """
-    found = _find_marker(store, folder)
-    return found is not None and not found[0].is_dropped
+    return _live(_find_marker(store, folder)) is not None
 
 
 def was_namespace(store: Store, folder: str) -> bool:
@@ -340,26 +323,24 @@ def _key(folder: str) -> str:
 
 def _find_marker(store: Store, folder: str) -> tuple[_Marker, str] | None:
     """Return the marker of a namespace, and its etag; None if the folder has none."""
-    key = _key(folder)
+    remedy = "Delete it: the namespace keeps its datasets, and loses its properties."
+    return find_document(store, _key(folder), _Marker, version=_VERSION, remedy=remedy)
+
+
+def _live(found: tuple[_Marker, str] | None) -> _Marker | None:
+    """Return a marker that was found, unless its namespace was dropped."""
+    return None if found is None or found[0].is_dropped else found[0]
+
+
+def _swap_marker(
+    store: Store, name: str, content: bytes, found: tuple[_Marker, str] | None
+) -> bool:
+    """Put a marker in the place of the one that was found; return whether nobody was faster."""
     try:
-        stored = store.get(key)
-    except ObjectNotFoundError:
-        return None
-    if store.finish_claim(key, etag=stored.etag):
-        return _find_marker(store, folder)
-    try:
-        marker = from_json(stored.data, _Marker)
-    except UNREADABLE as exc:
-        raise CorruptMetadataError(
-            f"{key!r} in {store.uri} cannot be read: {exc}.",
-            hint="Delete it: the namespace keeps its datasets, and loses its properties.",
-        ) from exc
-    if marker.format_version != _VERSION:
-        raise CorruptMetadataError(
-            f"{key!r} in {store.uri} has the format version {marker.format_version}.",
-            hint="Use a newer release of Lakebed.",
-        )
-    return marker, stored.etag
+        swap_document(store, _key(name), content, None if found is None else found[1])
+    except (ObjectExistsError, PreconditionFailedError):
+        return False
+    return True
 
 
 def _encode(name: str, marker: _Marker) -> bytes:
@@ -385,9 +366,4 @@ def _encode(name: str, marker: _Marker) -> bytes:
 
 
 def _busy_error(name: str) -> CommitConflictError:
-    return CommitConflictError(
-        f"Namespace {name!r} was changed {_ATTEMPTS} times meanwhile.",
-        hint="Try again.",
-        expected=0,
-        actual=_ATTEMPTS,
-    )
+    return busy_error(f"Namespace {name!r}", _ATTEMPTS)

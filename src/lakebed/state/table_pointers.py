@@ -15,14 +15,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lakebed.common.decoding import UNREADABLE, from_json
-from lakebed.errors import (
-    CommitConflictError,
-    CorruptMetadataError,
-    ObjectNotFoundError,
-    PreconditionFailedError,
-)
+from lakebed.errors import CorruptMetadataError, PreconditionFailedError
 from lakebed.model.names import is_dataset_name
+from lakebed.state.swapped_documents import busy_error, find_document, swap_document
 from lakebed.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -102,26 +97,15 @@ def find_pointer(store: Store, name: str) -> StoredPointer | None:
     Cost:
         One GET.
     """
-    key = pointer_key(name)
-    try:
-        stored = store.get(key)
-    except ObjectNotFoundError:
-        return None
-    if store.finish_claim(key, etag=stored.etag):
-        return find_pointer(store, name)
-    try:
-        pointer = from_json(stored.data, Pointer)
-    except UNREADABLE as exc:
-        raise CorruptMetadataError(
-            f"{key!r} in {store.uri} cannot be read: {exc}.",
-            hint="Move it away, and register the table by its newest metadata file.",
-        ) from exc
-    if pointer.format_version != _VERSION:
-        raise CorruptMetadataError(
-            f"{key!r} in {store.uri} has the format version {pointer.format_version}.",
-            hint="Use a newer release of Lakebed.",
-        )
-    return StoredPointer(pointer=pointer, etag=stored.etag)
+    remedy = "Move it away, and register the table by its newest metadata file."
+    found = find_document(store, pointer_key(name), Pointer, version=_VERSION, remedy=remedy)
+    return None if found is None else StoredPointer(pointer=found[0], etag=found[1])
+
+
+def find_table(store: Store, name: str) -> StoredPointer | None:
+    """Return the pointer of a table; None if no table has the name now; see `find_pointer`."""
+    stored = find_pointer(store, name)
+    return stored if stored is not None and stored.pointer.metadata_location else None
 
 
 def put_pointer(
@@ -144,10 +128,7 @@ def put_pointer(
         One conditional PUT.
     """
     content = msgspec.json.encode(pointer)
-    if before is None:
-        etag = store.create(pointer_key(name), content)
-    else:
-        etag = store.replace(pointer_key(name), content, if_match=before.etag)
+    etag = swap_document(store, pointer_key(name), content, None if before is None else before.etag)
     return StoredPointer(pointer=pointer, etag=etag)
 
 
@@ -182,20 +163,15 @@ def release_name(store: Store, name: str) -> None:
         One GET, and a conditional PUT if there is a table.
     """
     for _ in range(_ATTEMPTS):
-        stored = find_pointer(store, name)
-        if stored is None or not stored.pointer.metadata_location:
+        stored = find_table(store, name)
+        if stored is None:
             return
         try:
             put_pointer(store, name, stored.pointer.without_table(), stored)
         except PreconditionFailedError:
             continue
         return
-    raise CommitConflictError(
-        f"Table {name!r} of the Iceberg catalog was changed {_ATTEMPTS} times meanwhile.",
-        hint="Try again.",
-        expected=0,
-        actual=_ATTEMPTS,
-    )
+    raise busy_error(f"Table {name!r} of the Iceberg catalog", _ATTEMPTS)
 
 
 def pointer_key(name: str) -> str:
@@ -209,9 +185,8 @@ def pointer_key(name: str) -> str:
 
 def _is_live(store: Store, name: str) -> bool:
     try:
-        found = find_pointer(store, name)
+        return find_table(store, name) is not None
     except CorruptMetadataError as exc:
         # A listing shows it, and a load names the damage.
         _log.warning("the pointer of a table cannot be read table=%s error=%s", name, exc)
         return True
-    return found is not None and bool(found.pointer.metadata_location)

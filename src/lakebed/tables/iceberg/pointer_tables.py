@@ -64,6 +64,7 @@ from lakebed.state.table_pointers import (
     Pointer,
     StoredPointer,
     find_pointer,
+    find_table,
     list_pointers,
     put_pointer,
 )
@@ -146,8 +147,8 @@ class PointerTables:
         Cost:
             Two GETs.
         """
-        stored = find_pointer(self._store, name)
-        if stored is None or not stored.pointer.metadata_location:
+        stored = find_table(self._store, name)
+        if stored is None:
             return None
         _check_stays(name, stored)
         return self._read(name, stored)
@@ -158,8 +159,7 @@ class PointerTables:
         Cost:
             A GET.
         """
-        stored = find_pointer(self._store, name)
-        return stored is not None and bool(stored.pointer.metadata_location)
+        return find_table(self._store, name) is not None
 
     def create(self, folder: str, body: bytes) -> PointerTable:
         """Create a table as a request asks for, or only return its metadata for a later commit.
@@ -265,8 +265,8 @@ class PointerTables:
             each namespace, and two GETs for each table of the lake.
         """
         for _ in range(_ATTEMPTS):
-            stored = find_pointer(self._store, name)
-            if stored is None or not stored.pointer.metadata_location:
+            stored = find_table(self._store, name)
+            if stored is None:
                 raise table_not_found(name)
             _check_stays(name, stored)
             self._end_former_rename(name, stored)
@@ -344,8 +344,8 @@ class PointerTables:
         Cost:
             Four GETs, and three conditional PUTs.
         """
-        stored = find_pointer(self._store, old)
-        if stored is None or not stored.pointer.metadata_location:
+        stored = find_table(self._store, old)
+        if stored is None:
             raise table_not_found(old)
         pointer = stored.pointer
         if pointer.renaming_to != new:
@@ -539,8 +539,8 @@ class PointerTables:
         """
         for namespace in ("", *(f"{name}/" for name in list_namespaces(self._store))):
             for name in list_pointers(self._store, namespace):
-                stored = find_pointer(self._store, namespace + name)
-                if stored is not None and stored.pointer.metadata_location:
+                stored = find_table(self._store, namespace + name)
+                if stored is not None:
                     yield namespace + name, stored.pointer.metadata_location
 
     def _check_unnamed(self, location: str) -> None:
