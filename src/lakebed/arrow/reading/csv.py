@@ -365,12 +365,9 @@ class CsvParser:
             texts = normalized(self._texts(records), self._types, self._options)
             self._last_texts.keep(records, texts)
         try:
-            table = _parsed(as_csv(texts), self._names, ",", self._converting_texts)
+            table = self._parsed_texts(texts)
         except pa.ArrowException as exc:
-            error = self._refused(records, str(exc))
-            if error.row is not None:
-                error.others = self._find_others(records, texts, error.row)
-            raise error from exc
+            raise self._refused_texts(records, texts, str(exc)) from exc
         for name, kind in self._exact.items():
             column = texts.column(name).combine_chunks()
             rows = np.flatnonzero(changed_numbers(column, kind)).tolist()
@@ -380,14 +377,14 @@ class CsvParser:
                 raise errors[0]
         return table
 
-    def _find_others(
+    def _refused_texts(
         self,
-        records: list[bytes],  # noqa: ARG002 - of those who look
-        texts: pa.Table,  # noqa: ARG002 - same
-        row: int,  # noqa: ARG002 - same
-    ) -> Sequence[SchemaMismatchError]:
-        """Return the errors of records other than that of a row, as far as they are looked for."""
-        return ()
+        records: list[bytes],
+        texts: pa.Table,  # noqa: ARG002 - of those who look at each
+        message: str,
+    ) -> SchemaMismatchError:
+        """Return the error of records whose texts are not of their types; see `_refused`."""
+        return self._refused(records, message)
 
     def _texts(self, records: list[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
@@ -450,14 +447,13 @@ class CsvParser:
         text = cells[place] if place < len(cells) else ""
         return _no_value(text, self._types[name], name)
 
-    def _is_value(self, name: str, text: str) -> bool:
-        """Return whether Arrow's parser takes a text as a value of a column."""
-        table = pa.table({name: pa.array([text], pa.string())})
-        try:
-            _parsed(as_csv(table), [name], ",", self._converting_texts)
-        except pa.ArrowException:
-            return False
-        return True
+    def _parsed_texts(self, texts: pa.Table) -> pa.Table:
+        """Return columns of texts in their types.
+
+        Raises:
+            pa.ArrowInvalid: A text is no value of its type.
+        """
+        return _parsed(as_csv(texts), texts.column_names, ",", self._converting_texts)
 
 
 def conversions(types: Mapping[str, pa.DataType], options: CsvOptions) -> pacsv.ConvertOptions:

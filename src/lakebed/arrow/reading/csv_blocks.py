@@ -285,7 +285,7 @@ class _BlockParser(CsvParser):
         super().__init__(*args)
         self._separator = self._options.delimiter.encode()
         self._ragged: list[int] = []
-        self._values = Recent[tuple[int, str], bool](_KEPT_TEXTS)
+        self._refused_cells = Recent[tuple[int, str], bool](_KEPT_TEXTS)
         # The text of a number decides whether its type holds it; the parser knows other notations
         # of numbers and dates as texts alone.
         self._noted = {name for name, kind in self._types.items() if self._has_notation(name, kind)}
@@ -407,10 +407,18 @@ class _BlockParser(CsvParser):
             left_out=left_out,
         )
 
+    def _refused_texts(
+        self, records: list[bytes], texts: pa.Table, message: str
+    ) -> SchemaMismatchError:
+        """Return the error with those of all other records that do not fit: one parse finds them."""
+        error = super()._refused_texts(records, texts, message)
+        if error.row is not None:
+            error.others = self._find_others(records, texts, error.row)
+        return error
+
     def _find_others(
         self, records: list[bytes], texts: pa.Table, row: int
     ) -> Sequence[SchemaMismatchError]:
-        """Return the errors of all other records that do not fit, so that one parse finds them."""
         places = [place for place, name in enumerate(self._names) if name in self._types]
         masks = {
             place: has_plain_form(texts.column(place), self._types[self._names[place]])
@@ -428,12 +436,17 @@ class _BlockParser(CsvParser):
 
     def _is_refused(self, place: int, texts: pa.Table, row: int) -> bool:
         """Return whether the text of a cell is no value; equal texts are asked for once."""
-        text = texts.column(place)[row].as_py()
-        is_value = self._values.get((place, text))
-        if is_value is None:
-            is_value = self._is_value(self._names[place], text)
-            self._values.put((place, text), is_value)
-        return not is_value
+        cell = texts.select([place]).slice(row, 1)
+        key = place, cell.column(0)[0].as_py()
+        is_refused = self._refused_cells.get(key)
+        if is_refused is None:
+            try:
+                self._parsed_texts(cell)
+                is_refused = False
+            except pa.ArrowException:
+                is_refused = True
+            self._refused_cells.put(key, is_refused)
+        return is_refused
 
     def _note_ragged(self, row: Any) -> str:
         self._ragged.append(row.number)

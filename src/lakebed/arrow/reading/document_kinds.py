@@ -133,20 +133,20 @@ class SeenValues:
             self.element.add_known(list(itertools.chain.from_iterable(values)))
         elif self.kind == "object":
             for position, node in enumerate(self.fields.values()):
+                if node.count == before and node._has_only_counts:  # each object has the member
+                    node.count += len(values)
+                    node.kinds[node.kind] += len(values)
+                    continue
                 members = map(operator.attrgetter(f"f{position}"), values)
                 node.add_known([value for value in members if value is not UNSET])
 
-    def can_be_counted(self) -> bool:
-        """Return whether values of its kind change nothing but counts, so that none is looked at."""
+    @property
+    def _has_only_counts(self) -> bool:
+        """True if values of its kind change nothing but counts, so that none is looked at."""
         is_settled = not self.time or self.kinds["string"] >= _MOST_TIMES
         return not self.null_at and (
             self.kind in ("long", "boolean") or (self.kind == "string" and is_settled)
         )
-
-    def count_known(self, count: int) -> None:
-        """Add a number of values of its kind."""
-        self.count += count
-        self.kinds[self.kind] += count
 
     def names(self) -> set[str]:
         """Return the names of all members, at any depth."""
@@ -272,11 +272,6 @@ class KnownDocuments:
         """Use `of` instead."""
         self._root = root
         self._decoder = msgspec.json.Decoder(type_)
-        self._counted = {
-            position
-            for position, node in enumerate(root.fields.values())
-            if node.count == root.count and node.can_be_counted()
-        }
 
     def take(self, data: bytes, line_count: int) -> bool:
         """Add whole lines, each with its newline, if all of them hold an object that is known."""
@@ -289,7 +284,7 @@ class KnownDocuments:
             return False
         if len(objects) != line_count:
             return False
-        self._add(objects)
+        self._root.add_known(objects)
         return True
 
     def take_each(self, lines: Sequence[bytes]) -> list[int]:
@@ -300,20 +295,8 @@ class KnownDocuments:
                 objects.append(self._decoder.decode(line))
             except BAD_JSON:
                 others.append(number)
-        self._add(objects)
+        self._root.add_known(objects)
         return others
-
-    def _add(self, objects: Sequence[Any]) -> None:
-        count = len(objects)
-        self._root.count += count
-        self._root.kinds["object"] += count
-        for position, node in enumerate(self._root.fields.values()):
-            if position in self._counted:
-                if count:
-                    node.count_known(count)
-                continue
-            members = map(operator.attrgetter(f"f{position}"), objects)
-            node.add_known([value for value in members if value is not UNSET])
 
 
 class _Classes:
