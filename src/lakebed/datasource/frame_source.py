@@ -25,7 +25,7 @@ from lakebed.model.predicate import TRUE, Predicate
 from lakebed.model.schema import Field, Schema
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.plan.plan import DataFile, Scan, ScanPlan, Share
-from lakebed.spark.decided_rows import FILE, IDENTITY, ROW, file_number
+from lakebed.spark.decided_rows import IDENTITY, identity_columns
 from lakebed.spark.planned_files import files_table, planned_files
 from lakebed.spark.task_results import table_from_bytes, table_to_bytes
 from lakebed.spark.through_arrow import to_spark_types
@@ -208,15 +208,11 @@ class ReadTasks:
         start = 0
         with scan(self.store, alone, names) as batches:
             for batch in batches:
-                end = start + batch.num_rows
-                identity = {
-                    ROW: pa.array(range(start, end), pa.int64()),
-                    FILE: pa.repeat(pa.scalar(file_number(file.label), pa.int64()), end - start),
-                }
+                identity = identity_columns(file.label, start, batch.num_rows)
                 named = [batch.column(name) for name in self.names]
                 named += [identity[name] for name in self.schema.names[len(self.names) :]]
                 yield self._in_form(pa.RecordBatch.from_arrays(named, self.schema.names))
-                start = end
+                start += batch.num_rows
 
     def _is_known(self, file: DataFile) -> bool:
         """Return whether the plan alone has the requested values of a file."""

@@ -363,6 +363,15 @@ def is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
+def from_micros(value: int) -> dt.datetime:
+    """Return the moment of a number of microseconds since the epoch, in UTC.
+
+    Raises:
+        OverflowError: It lies outside the years 1 to 9999.
+    """
+    return EPOCH + dt.timedelta(microseconds=value)  # a float would lose the last of them
+
+
 def to_micros(moment: dt.datetime) -> int:
     """Return microseconds since the epoch; a moment without zone is UTC."""
     if moment.tzinfo is None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+import pyarrow as pa
+
 from lakebed.errors import StorageError
 from lakebed.model.predicate import Predicate
 from lakebed.plan.plan import DataFile
@@ -60,6 +62,21 @@ def file_number(label: str) -> int:
     return 2**62 + (int.from_bytes(digest, "big") >> 2)
 
 
+def identity_columns(label: str, start: int, count: int) -> dict[str, pa.Array]:
+    """Return the columns that name some rows of a data file, which follow one another.
+
+    Args:
+        label: Label of the file.
+        start: Position of the first of the rows.
+        count: Number of the rows.
+    """
+    number = pa.scalar(file_number(label), pa.int64())
+    return {
+        ROW: pa.array(range(start, start + count), pa.int64()),
+        FILE: pa.repeat(number, count),
+    }
+
+
 def numbered_files(files: Iterable[DataFile]) -> dict[int, DataFile]:
     """Return files by their numbers.
 
@@ -85,5 +102,6 @@ __all__ = [
     "RowOperation",
     "RowStatement",
     "file_number",
+    "identity_columns",
     "numbered_files",
 ]

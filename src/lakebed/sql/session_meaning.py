@@ -21,7 +21,7 @@ from lakebed.errors import PredicateError
 from lakebed.model.merging import Side
 from lakebed.model.schema import Decimal, Kind, Primitive, Struct, Type
 from lakebed.model.sql_dialect import to_text
-from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMES
+from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMES, from_micros
 from lakebed.sql.refusals import shown_sql
 from lakebed.sql.statement_columns import Sides
 
@@ -640,7 +640,7 @@ def _text_of_time(value: int, kind: Kind, node: exp.Expr) -> str:
     try:
         if kind is Kind.DATE:
             return (EPOCH.date() + dt.timedelta(days=value)).isoformat()
-        moment = EPOCH + dt.timedelta(microseconds=value)
+        moment = from_micros(value)
     except OverflowError as exc:
         raise PredicateError(
             f"{shown_sql(node)} lies outside the years 1 to 9999.", hint="Give another time."

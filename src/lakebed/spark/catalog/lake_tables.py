@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.predicate import Predicate
 from lakebed.model.values import Scalar
@@ -199,7 +200,6 @@ class TableVersion:
 
     Attributes:
         dataset: The dataset; pinned if the query names a version.
-        storage: Options of the store, for the workers of the format `lakebed`.
         lists: Lists of files that Spark has looked at.
         store: The store of the dataset.
         state: The version.
@@ -224,7 +224,7 @@ class TableVersion:
         source = dataset._source
         self._jvm = jvm
         self.dataset = dataset
-        self.storage = storage
+        self._storage = storage
         self.lists = lists
         self.is_pinned = source.pinned is not None
         self.store = source.store
@@ -241,6 +241,12 @@ class TableVersion:
     def name(self) -> str:
         """Name of the dataset."""
         return self.dataset.name
+
+    @functools.cached_property
+    def address(self) -> Mapping[str, str]:
+        """The options that lead the format `lakebed` to the dataset."""
+        options = {f"{STORAGE_PREFIX}{name}": value for name, value in self._storage.items()}
+        return {"path": self.uri, **options}
 
     @functools.cached_property
     def transforms(self) -> Any:

@@ -19,8 +19,8 @@ from lakebed.spark.catalog.lake_tables import (
     LakeTable,
     TableVersion,
 )
-from lakebed.spark.catalog.scans import local_rows
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
+from lakebed.spark.catalog.streams import local_rows
 from lakebed.spark.raw_files import table_frame
 from lakebed.spark.types import struct_type
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,14 @@ import pyarrow as pa
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.names import nearest, split_names
-from lakebed.spark.catalog.scans import local_rows
+from lakebed.model.values import from_micros
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
+from lakebed.spark.catalog.streams import local_rows
 from lakebed.spark.raw_files import table_frame
 
 if TYPE_CHECKING:
     from lakebed.spark.catalog.lake_tables import CatalogDataset, CatalogRepository
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TEXT = pa.string()
 _TEXTS = pa.list_(pa.string())
 _NUMBER = pa.int64()
@@ -460,7 +459,7 @@ class LakeProcedure(Proxied):
                     arguments[name] = int(row.getLong(position))
                 case "TIMESTAMP":
                     micros = int(row.getLong(position))
-                    arguments[name] = _EPOCH + dt.timedelta(microseconds=micros)
+                    arguments[name] = from_micros(micros)
         missing = [name for name in _REQUIRED.get(self._name, ()) if name not in arguments]
         if "table" not in arguments and self._procedure.needs_table:
             missing = ["table", *missing]

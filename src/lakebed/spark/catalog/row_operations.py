@@ -71,8 +71,7 @@ class RowChange(Proxied):
             "connector.write.Write",
             toBatch=self._change,
             description=self.description,
-            supportedCustomMetrics=lambda: jvm.no_metrics[0],
-            reportDriverMetrics=lambda: jvm.no_metrics[1],
+            **jvm.no_metrics,
         )
         return Made(jvm, "connector.write.WriteBuilder", build=lambda: write)
 
@@ -146,30 +145,19 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
     Raises:
         InvalidInputError: The plan of the statement has another form than Spark 4.3 gives it.
     """
-    from pyspark.sql import DataFrame, SparkSession
-
     execution = _find_execution(jvm)
     plan = None if execution is None else _find_write(execution.executedPlan())
     fields = {} if plan is None else {f.getName(): f for f in plan.getClass().getDeclaredFields()}
     if plan is None or "query" not in fields:
-        raise InvalidInputError(
-            f"This Spark {jvm.spark.version} plans the statement in another form.",
-            hint=f"Give the statement, with the name {opened.name!r} alone, to "
-            "lake.sql(text, spark, write=True).",
-        )
+        raise _unknown_plan(jvm, opened, "plans the statement in another form")
     query = plan.query()
     columns = [OPERATION, *opened.columns, FILE, ROW]
     names = list(query.schema().fieldNames())
     wanted = [OPERATION_OF_SPARK, *opened.columns]
     if names[: len(wanted)] != wanted or set(names[len(wanted) :]) != {FILE, ROW}:
-        raise InvalidInputError(
-            f"This Spark {jvm.spark.version} hands over other columns: {', '.join(names)}.",
-            hint=f"Give the statement, with the name {opened.name!r} alone, to "
-            "lake.sql(text, spark, write=True).",
-        )
+        raise _unknown_plan(jvm, opened, f"hands over other columns: {', '.join(names)}")
     columns[len(wanted) :] = names[len(wanted) :]
-    session = query.session()
-    rows = session.internalCreateDataFrame(query.execute(), query.schema(), False)  # noqa: FBT003
+    rows = query.session().internalCreateDataFrame(query.execute(), query.schema(), False)  # noqa: FBT003
     none = jvm.sql.execution.LocalTableScanExec(
         query.output(),
         jvm.to_seq(()),
@@ -178,9 +166,15 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
     )
     fields["query"].setAccessible(True)
     fields["query"].set(plan, none)
-    is_own = session.equals(jvm.session)
-    spark = jvm.spark if is_own else SparkSession(jvm.spark.sparkContext, session)
-    return DataFrame(rows, spark).toDF(*columns)
+    return jvm.to_frame(rows).toDF(*columns)
+
+
+def _unknown_plan(jvm: Jvm, opened: TableVersion, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"This Spark {jvm.spark.version} {what}.",
+        hint=f"Give the statement, with the name {opened.name!r} alone, to "
+        "lake.sql(text, spark, write=True).",
+    )
 
 
 def _find_write(plan: Any) -> Any:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.scan import scan
 from lakebed.common.recent import Recent
-from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.errors import StorageError
 from lakebed.model.keys import split_label
 from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
@@ -26,7 +25,14 @@ from lakebed.spark.catalog.aggregates import aggregates_of, find_aggregates
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.connector import find_unreachable
-from lakebed.spark.decided_rows import FILE, IDENTITY, ROW, file_number, numbered_files
+from lakebed.spark.decided_rows import (
+    FILE,
+    IDENTITY,
+    ROW,
+    file_number,
+    identity_columns,
+    numbered_files,
+)
 from lakebed.spark.file_lists import STRICT_OPTIONS, FileList
 from lakebed.spark.jvm_filters import said_by_jvm
 from lakebed.spark.native_read import find_obstacle, find_odd, struct_of
@@ -245,20 +251,6 @@ class FileLists:
         return relation
 
 
-def local_rows(jvm: Jvm, frame: Any) -> Any:
-    """Return a scan of rows that the driver has."""
-    schema = jvm.to_schema(frame.schema)
-    return Made(
-        jvm,
-        "connector.read.LocalScan",
-        readSchema=lambda: schema,
-        rows=lambda: jvm.rows_of(frame),
-        description=lambda: "lakebed rows",
-        supportedCustomMetrics=lambda: jvm.no_metrics[0],
-        reportDriverMetrics=lambda: jvm.no_metrics[1],
-    )
-
-
 class GroupReads:
     """The files that a statement reads as a whole, since it may hand back only some of their rows.
 
@@ -367,8 +359,7 @@ class LakeScanBuilder(Proxied):
         """Return the scan."""
         jvm, opened, group = self._jvm, self._opened, self._group
         if self._aggregates is not None:
-            totals = table_frame(jvm.spark, self._aggregates)
-            return self._stream.of_rows(lambda: jvm.rows_of(totals), jvm.to_schema(totals.schema))
+            return self._stream.of_rows(table_frame(jvm.spark, self._aggregates))
         every = tuple(self._required.fieldNames())
         identity = tuple(name for name in every if name in IDENTITY)
         names = tuple(name for name in every if name not in IDENTITY)
@@ -379,9 +370,8 @@ class LakeScanBuilder(Proxied):
         if not (chosen.files and opened.store.is_shared):
             if group is not None:
                 group.note(self._key, chosen.files)
-            frame = _local_frame(jvm, opened, chosen, every or opened.columns[:1])
-            schema = jvm.to_schema(frame.schema)
-            return self._stream.of_rows(lambda: jvm.rows_of(frame), schema)
+            columns = every or opened.columns[:1]
+            return self._stream.of_rows(_local_frame(jvm, opened, chosen, columns))
         native = find_native_columns(jvm, opened, chosen, names, identity)
         # Spark's reader has the levels of a path last.
         if native is None or (self._keeps_order and native.names != every):
@@ -409,9 +399,7 @@ def _local_frame(jvm: Jvm, opened: TableVersion, plan: ScanPlan, columns: Sequen
     for file in plan.files:
         alone = replace(plan, files=(file,))
         table = scan(opened.store, alone, names or opened.columns[:1]).read_all()
-        count = table.num_rows
-        number = pa.scalar(file_number(file.label), pa.int64())
-        identity = {ROW: pa.array(range(count), pa.int64()), FILE: pa.repeat(number, count)}
+        identity = identity_columns(file.label, 0, table.num_rows)
         held = [identity[name] if name in IDENTITY else table.column(name) for name in columns]
         tables.append(to_spark_types(pa.table(held, names=list(columns))))
     if not tables:
@@ -424,14 +412,9 @@ def _scan_in_python(
 ) -> Any:
     """Return Spark's scan of the format `lakebed`, of the whole version."""
     columns = (*names, *identity) or opened.columns[:1]  # it has no rows without columns
-    options = {
-        "path": opened.uri,
-        "version": str(opened.state.version),
-        **{f"{STORAGE_PREFIX}{name}": value for name, value in opened.storage.items()},
-    }
+    options = {**opened.address, "version": str(opened.state.version)}
     schema = jvm.to_schema(_struct_with_identity(opened.choose(TRUE), columns))
-    builder = jvm.source_table(options, schema).newScanBuilder(jvm.to_options(options))
-    return builder.build()
+    return jvm.scan_by_format(options, schema)
 
 
 class LakeScan(Proxied):
@@ -506,11 +489,11 @@ class LakeScan(Proxied):
 
     def supportedCustomMetrics(self) -> Any:
         """Return no metrics."""
-        return self._jvm.no_metrics[0]
+        return self._jvm.no_metrics["supportedCustomMetrics"]()
 
     def reportDriverMetrics(self) -> Any:
         """Return no metrics."""
-        return self._jvm.no_metrics[1]
+        return self._jvm.no_metrics["reportDriverMetrics"]()
 
     def toBatch(self) -> Any:
         """Return Spark's batch; after a filter at run time, that of the remaining files."""

@@ -100,13 +100,15 @@ class Jvm:
         return self.to_array(to.NamedReference, references)
 
     @functools.cached_property
-    def no_metrics(self) -> tuple[Any, Any]:
-        """Empty arrays of the metrics of a scan and of its driver."""
+    def no_metrics(self) -> Mapping[str, Callable[[], Any]]:
+        """The methods of a scan or a write without metrics."""
         metric = self.connector.metric
-        return (
-            self.to_array(metric.CustomMetric, ()),
-            self.to_array(metric.CustomTaskMetric, ()),
-        )
+        of_tasks = self.to_array(metric.CustomMetric, ())
+        of_driver = self.to_array(metric.CustomTaskMetric, ())
+        return {
+            "supportedCustomMetrics": lambda: of_tasks,
+            "reportDriverMetrics": lambda: of_driver,
+        }
 
     @functools.cached_property
     def none(self) -> Any:
@@ -129,8 +131,38 @@ class Jvm:
         planned: Any = frame
         return planned._jdf.queryExecution().executedPlan().executeCollect()
 
-    def source_table(self, options: Mapping[str, str], schema: Any) -> Any:
-        """Return Spark's table of the format `lakebed`, which reads and writes in Python."""
+    def to_frame(self, rows: Any) -> DataFrame:
+        """Return a frame of the JVM in Python."""
+        from pyspark.sql import DataFrame, SparkSession
+
+        session = rows.sparkSession()
+        # A session of the JVM alone, such as one of Connect, has no object in Python yet.
+        is_own = session.equals(self.session)
+        return DataFrame(
+            rows, self.spark if is_own else SparkSession(self.spark.sparkContext, session)
+        )
+
+    def scan_by_format(self, options: Mapping[str, str], schema: Any) -> Any:
+        """Return Spark's scan of the format `lakebed`, which reads in Python."""
+        table = self._source_table(options, schema)
+        return table.newScanBuilder(self.to_options(options)).build()
+
+    def writer_by_format(self, options: Mapping[str, str], info: Any) -> Any:
+        """Return the builder of a write by the format `lakebed`, with other options than Spark's."""
+        to_options = self.to_options(options)
+        own = Made(
+            self,
+            "connector.write.LogicalWriteInfo",
+            options=lambda: to_options,
+            queryId=info.queryId,
+            schema=info.schema,
+            rowIdSchema=info.rowIdSchema,
+            metadataSchema=info.metadataSchema,
+        )
+        return self._source_table(options, info.schema()).newWriteBuilder(own)
+
+    def _source_table(self, options: Mapping[str, str], schema: Any) -> Any:
+        """Return Spark's table of the format `lakebed`."""
         source = self._lookup.lookupDataSourceV2("lakebed", self.session.sessionState().conf())
         transforms = self.to_array(self.connector.expressions.Transform, ())
         return source.get().getTable(schema, transforms, self.to_options(options))

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import TRUE
 from lakebed.spark.catalog.session_jvm import Jvm, Made
 from lakebed.spark.native_read import struct_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakebed.spark.catalog.lake_tables import TableVersion
 
 _READ_OPTIONS = frozenset(("versionasof", "timestampasof"))  # carried out by Spark itself
-
-
-def batch_options_error(options: Mapping[str, str]) -> InvalidInputError | None:
-    """Return the error of a read that is not a stream; None if Spark knows all of its options."""
-    unknown = sorted({name.lower() for name in options} - _READ_OPTIONS)
-    if not unknown:
-        return None
-    return InvalidInputError(
-        f"A read by the catalog has no option {', '.join(map(repr, unknown))}.",
-        hint="Write WHERE and the columns in the query; the format 'lakebed' has options.",
-    )
 
 
 class TableStream:
@@ -53,9 +43,12 @@ class TableStream:
         Raises:
             InvalidInputError: It has one.
         """
-        error = batch_options_error(self.options)
-        if error is not None:
-            raise error
+        unknown = sorted({name.lower() for name in self.options} - _READ_OPTIONS)
+        if unknown:
+            raise InvalidInputError(
+                f"A read by the catalog has no option {', '.join(map(repr, unknown))}.",
+                hint="Write WHERE and the columns in the query; the format 'lakebed' has options.",
+            )
 
     def read(self, checkpoint: str) -> Any:
         """Return Spark's stream of the format `lakebed`.
@@ -69,11 +62,9 @@ class TableStream:
                 f"A stream of {opened.name!r} reads all versions from one on, not a single one.",
                 hint="Give the option startingVersion or startingTimestamp.",
             )
-        options = {**_without_path(self.options), **_address(opened)}
+        options = {**_without_path(self.options), **opened.address}
         schema = jvm.to_schema(struct_of(opened.choose(TRUE), opened.columns))
-        table = jvm.source_table(options, schema)
-        scan = table.newScanBuilder(jvm.to_options(options)).build()
-        return scan.toMicroBatchStream(checkpoint)
+        return jvm.scan_by_format(options, schema).toMicroBatchStream(checkpoint)
 
     def of_scan(self, scan: Any) -> Any:
         """Return a scan of the JVM that can also be read as a stream."""
@@ -90,26 +81,38 @@ class TableStream:
             toBatch=to_batch,
             toMicroBatchStream=self.read,
             supportedCustomMetrics=scan.supportedCustomMetrics,
-            reportDriverMetrics=lambda: self._jvm.no_metrics[1],
+            reportDriverMetrics=self._jvm.no_metrics["reportDriverMetrics"],
         )
 
-    def of_rows(self, rows: Callable[[], Any], schema: Any) -> Any:
+    def of_rows(self, frame: DataFrame) -> Any:
         """Return a scan of rows that the driver has, which can also be read as a stream."""
+        return local_rows(self._jvm, frame, self)
 
-        def checked_rows() -> Any:
-            self.check_batch()
-            return rows()
 
-        return Made(
-            self._jvm,
-            "connector.read.LocalScan",
-            readSchema=lambda: schema,
-            rows=checked_rows,
-            description=lambda: "lakebed rows",
-            toMicroBatchStream=self.read,
-            supportedCustomMetrics=lambda: self._jvm.no_metrics[0],
-            reportDriverMetrics=lambda: self._jvm.no_metrics[1],
-        )
+def local_rows(jvm: Jvm, frame: DataFrame, stream: TableStream | None = None) -> Any:
+    """Return a scan of rows that the driver has.
+
+    Args:
+        jvm: The JVM of the session.
+        frame: The rows.
+        stream: The stream as which the scan can be read, too; None if there is none.
+    """
+    schema = jvm.to_schema(frame.schema)
+
+    def rows() -> Any:
+        if stream is not None:
+            stream.check_batch()
+        return jvm.rows_of(frame)
+
+    return Made(
+        jvm,
+        "connector.read.LocalScan",
+        readSchema=lambda: schema,
+        rows=rows,
+        description=lambda: "lakebed rows",
+        **({} if stream is None else {"toMicroBatchStream": stream.read}),
+        **jvm.no_metrics,
+    )
 
 
 def streaming_write(jvm: Jvm, opened: TableVersion, info: Any, *, replaces_all: bool) -> Any:
@@ -121,27 +124,11 @@ def streaming_write(jvm: Jvm, opened: TableVersion, info: Any, *, replaces_all: 
         info: Options and columns of the write.
         replaces_all: Whether each epoch replaces all rows: output mode `complete`.
     """
-    options = {**_without_path(dict(info.options())), **_address(opened)}
-    to_options = jvm.to_options(options)
-    inner = Made(
-        jvm,
-        "connector.write.LogicalWriteInfo",
-        options=lambda: to_options,
-        queryId=info.queryId,
-        schema=info.schema,
-        rowIdSchema=info.rowIdSchema,
-        metadataSchema=info.metadataSchema,
-    )
-    builder = jvm.source_table(options, info.schema()).newWriteBuilder(inner)
+    options = {**_without_path(dict(info.options())), **opened.address}
+    builder = jvm.writer_by_format(options, info)
     if replaces_all:
         builder = builder.truncate()
     return builder.build().toStreaming()
-
-
-def _address(opened: TableVersion) -> dict[str, str]:
-    """Return the options that lead the format to the dataset."""
-    storage = {f"{STORAGE_PREFIX}{name}": value for name, value in opened.storage.items()}
-    return {"path": opened.uri, **storage}
 
 
 def _without_path(options: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.predicate import Membership, NullCheck, Predicate, all_of, any_of
 from lakebed.model.schema import Kind, Primitive, Type
-from lakebed.model.values import Scalar, is_nan
+from lakebed.model.values import EPOCH, Scalar, from_micros, is_nan
 from lakebed.spark.catalog.columns import level_type, table_struct
 from lakebed.spark.catalog.java_errors import raised_in_java
 from lakebed.spark.catalog.session_jvm import Proxied
@@ -19,8 +19,6 @@ from lakebed.spark.raw_files import table_frame
 
 if TYPE_CHECKING:
     from lakebed.spark.catalog.lake_tables import PartitionFacts, TableVersion
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class HasPartitions(Proxied):
@@ -195,11 +193,11 @@ def _value(value: Any, type_: Type) -> Scalar:
     try:
         match kind:
             case Kind.DATE:
-                return _EPOCH.date() + dt.timedelta(days=value)
+                return EPOCH.date() + dt.timedelta(days=value)
             case Kind.TIMESTAMP:
-                return _EPOCH + dt.timedelta(microseconds=value)
+                return from_micros(value)
             case Kind.TIMESTAMP_NTZ:
-                return _EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=value)
+                return from_micros(value).replace(tzinfo=None)
             case Kind.STRING:
                 return str(value.toString())
             case Kind.BYTES:

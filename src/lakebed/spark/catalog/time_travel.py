@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.values import from_micros
 
 if TYPE_CHECKING:
     from lakebed.spark.catalog.lake_tables import CatalogDataset
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,7 @@ class NamedMoment:
     @classmethod
     def _parse(cls, value: int | str) -> Self:
         if isinstance(value, int):
-            # Micros since 1970: a float would lose the last of them.
-            return cls(time=_EPOCH + dt.timedelta(microseconds=value))
+            return cls(time=from_micros(value))
         try:
             return cls(version=int(value))
         except ValueError:

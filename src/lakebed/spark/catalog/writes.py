@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakebed.common.advice import warn
-from lakebed.common.redaction import STORAGE_PREFIX
 from lakebed.errors import InvalidInputError
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.names import nearest
@@ -77,13 +76,7 @@ def verb_write(
     """
 
     def insert(rows: Any, _is_overwrite: bool) -> None:  # noqa: FBT001 - Spark's signature
-        from pyspark.sql import DataFrame, SparkSession
-
-        session = rows.sparkSession()
-        # A session of the JVM alone, such as one of Connect, has no object in Python yet.
-        is_own = session.equals(jvm.session)
-        spark = jvm.spark if is_own else SparkSession(jvm.spark.sparkContext, session)
-        write(DataFrame(rows, spark))
+        write(jvm.to_frame(rows))
 
     relation = Made(jvm, "sources.InsertableRelation", insert=insert)
     streams = {} if to_streaming is None else {"toStreaming": to_streaming}
@@ -92,8 +85,7 @@ def verb_write(
         "connector.write.V1Write",
         toInsertableRelation=lambda: relation,
         description=lambda: "lakebed",
-        supportedCustomMetrics=lambda: jvm.no_metrics[0],
-        reportDriverMetrics=lambda: jvm.no_metrics[1],
+        **jvm.no_metrics,
         **streams,
     )
 
@@ -205,24 +197,12 @@ class LakeWriteBuilder(Proxied):
                 hint="Append the rows of a rerun: writeTo(...).append().",
             )
         options = {
-            "path": opened.uri,
+            **opened.address,
             "partitionOverwriteMode": "dynamic",
             "base": str(opened.state.version),
-            **{f"{STORAGE_PREFIX}{name}": value for name, value in opened.storage.items()},
             **({"run": given.run} if given.run else {}),
         }
-        to_options = jvm.to_options(options)
-        info = Made(
-            jvm,
-            "connector.write.LogicalWriteInfo",
-            options=lambda: to_options,
-            queryId=self._info.queryId,
-            schema=self._info.schema,
-            rowIdSchema=self._info.rowIdSchema,
-            metadataSchema=self._info.metadataSchema,
-        )
-        table = jvm.source_table(options, self._info.schema())
-        return table.newWriteBuilder(info).truncate().build()
+        return jvm.writer_by_format(options, self._info).truncate().build()
 
 
 def _warn_of(commit: HasNotes, remedy: str = "") -> None:

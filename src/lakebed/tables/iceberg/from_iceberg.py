@@ -42,7 +42,7 @@ from lakebed.model.schema import (
     Type,
     check_map_key,
 )
-from lakebed.model.values import Scalar
+from lakebed.model.values import EPOCH, Scalar, from_micros
 from lakebed.store.base import Store, validate_key
 from lakebed.store.root import key_at
 from lakebed.tables.iceberg.iceberg_schema import paths_of
@@ -53,7 +53,6 @@ from lakebed.work.foreign import ForeignFile, ForeignLog, ForeignTable, ForeignV
 FOLDER = "metadata"
 METADATA = r"(?:v([0-9]{1,18})|([0-9]{1,18})-[^/]*?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 _FIELD_ID = b"PARQUET:field_id"
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LOOK = "Check whether the newest pyiceberg can read the table."
 _REWRITE = "Let its own tool rewrite its files: rewrite_data_files."
 _KINDS: Mapping[type[iceberg.IcebergType], Kind] = {
@@ -387,11 +386,11 @@ def _typed(value: Any, kind: iceberg.IcebergType) -> Scalar:
         return value
     match kind:
         case iceberg.DateType():
-            return (_EPOCH + dt.timedelta(days=value)).date()
+            return EPOCH.date() + dt.timedelta(days=value)
         case iceberg.TimestamptzType():
-            return _EPOCH + dt.timedelta(microseconds=value)
+            return from_micros(value)
         case iceberg.TimestampType():
-            return _EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=value)
+            return from_micros(value).replace(tzinfo=None)
         case _:
             return value
 

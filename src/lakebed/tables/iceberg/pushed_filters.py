@@ -36,7 +36,15 @@ from lakebed.model.predicate import (
     with_lists,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMESTAMPS, Scalar, check_value
+from lakebed.model.values import (
+    EPOCH,
+    FLOATS,
+    INTEGERS,
+    TIMESTAMPS,
+    Scalar,
+    check_value,
+    from_micros,
+)
 
 # What lies deeper, or comes after as many conditions, is left to the client.
 MAX_DEPTH = 200  # of conjunctions and disjunctions that alternate
@@ -379,7 +387,7 @@ def _date(value: Any) -> dt.date:
 
 def _moment(value: Any, *, zoned: bool) -> dt.datetime:
     if isinstance(value, int):
-        moment = EPOCH + dt.timedelta(microseconds=value)
+        moment = from_micros(value)
         return moment if zoned else moment.replace(tzinfo=None)
     found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or (found[1] and not zoned):
