@@ -511,12 +511,12 @@ class Search:
         rows = np.concatenate([group.row_counts for group in self._groups])
         by_directory: dict[str, list[DataFile]] = {}
         order = np.argsort(positions)
-        key_of = self._state.layout.naming.key
+        key_of, labels = self._state.layout.naming.key, self._state.labels
         for position, number, filtered, row_count in zip(
             *(column[order].tolist() for column in (positions, numbers, is_filtered, rows)),
             strict=True,
         ):
-            label, group = self._state.labels[position], self._groups[number]
+            label, group = labels[position], self._groups[number]
             directory = split_label(label)[0]
             alike = by_directory.setdefault(directory, [])
             partition = alike[0].partition if alike else self._paths.values(directory)
