@@ -1,15 +1,17 @@
 """Rows that wait for their files.
 
-Batches are kept whole, and sorted by partition all at once: that costs one sort and one copy for
-thousands of partitions, while a list of small batches for each would take many times their bytes.
+Batches are kept whole, and sorted by partition all at once: that costs one sort and at most one copy
+for thousands of partitions, while a list of small batches for each would take many times their bytes.
 Rows that do not fit into memory are kept, sorted, in temporary files until their partitions are
 written.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,9 @@ import pyarrow as pa
 from lakebed.errors import StorageError
 
 _CHUNK_BYTES = 2**20  # of a temporary file; one of each file is in memory while partitions are read
+# Measured: parts of at least so many rows cost less than a copy of the rows, so long as they are few:
+# the rows of each partition are looked for among all parts.
+_LONG_PART, _MOST_PARTS = 64, 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,20 @@ class WaitingRows:
         """Remove all rows, and return them sorted.
 
         Cost:
-            One copy of the rows, a column at a time; none where they are in order.
+            One copy of the rows, a column at a time; none where they are in order, or come in a few
+            long runs of one partition, as rows do that are in the order of time.
         """
-        table = pa.Table.from_batches(self._batches, self._schema)
+        table, batches = pa.Table.from_batches(self._batches, self._schema), self._batches
         numbers = self._row_numbers()
         self.clear()
-        if np.any(numbers[1:] < numbers[:-1]):
+        is_sorted = bool(np.all(numbers[1:] >= numbers[:-1]))
+        if not is_sorted and (starts := _starts_of_parts(numbers, batches)) is not None:
+            order = np.argsort(numbers[starts], kind="stable")
+            lengths = np.diff(starts, append=len(numbers))[order]
+            numbers = np.repeat(numbers[starts[order]], lengths)
+            parts = _parts_of(batches, starts[order].tolist(), lengths.tolist())
+            table = pa.Table.from_batches(parts, self._schema)
+        elif not is_sorted:
             order = np.argsort(numbers, kind="stable")
             numbers = numbers[order]
             places = pa.array(order)
@@ -116,8 +129,8 @@ class WaitingRows:
             ranges: Number, start and end of the rows to keep for each partition, in order.
 
         Cost:
-            One copy of the kept rows of a batch that is not kept as a whole, so that the rest can
-            be freed.
+            One copy of the kept rows of a batch that is not kept as a whole, or is a part of a larger
+            one, so that the rest can be freed.
         """
         if not ranges:
             return
@@ -133,9 +146,40 @@ class WaitingRows:
             row += batch.num_rows
             count = int(np.count_nonzero(is_here))
             if count:
-                rows = batch if count == batch.num_rows else batch.filter(pa.array(is_here))
+                is_kept_whole = count == batch.num_rows and _is_whole(batch)
+                rows = batch if is_kept_whole else batch.filter(pa.array(is_here))
                 self.add(rows, kept[start : start + count])
                 start += count
+
+
+def _starts_of_parts(numbers: np.ndarray, batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
+    """Return the first row of each run of a partition within a batch; None if the runs are short."""
+    is_first = np.ones(len(numbers), dtype=bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    first_rows = np.cumsum([0, *(batch.num_rows for batch in batches[:-1])])
+    is_first[first_rows] = True
+    count = int(np.count_nonzero(is_first))
+    if count > min(_MOST_PARTS, len(numbers) // _LONG_PART):
+        return None
+    return np.flatnonzero(is_first)
+
+
+def _parts_of(
+    batches: Sequence[pa.RecordBatch], starts: Sequence[int], lengths: Sequence[int]
+) -> list[pa.RecordBatch]:
+    """Return parts of batches, without a copy; each begins at a row of all batches together."""
+    ends = list(itertools.accumulate(batch.num_rows for batch in batches))
+    parts = []
+    for start, length in zip(starts, lengths, strict=True):
+        batch = batches[position := bisect.bisect_right(ends, start)]
+        parts.append(batch.slice(start - ends[position] + batch.num_rows, length))
+    return parts
+
+
+def _is_whole(rows: pa.RecordBatch) -> bool:
+    """Return whether rows hold hardly more memory than they need, as a part of a batch does."""
+    used = int(rows.nbytes)
+    return int(rows.get_total_buffer_size()) <= used + used // 8
 
 
 class SpilledRows:
