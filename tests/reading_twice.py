@@ -20,7 +20,9 @@ from lakebed.arrow.reading.chunks import (
     without_blanks,
 )
 from lakebed.arrow.reading.csv import CsvReader
+from lakebed.arrow.reading.dialect import JsonOptions
 from lakebed.arrow.reading.files import RawFile, find_files
+from lakebed.arrow.reading.json_records import json_records
 from lakebed.arrow.reading.lines import JsonReader, SubmissionLinesReader
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.arrow.reading.unknown import Ignored
@@ -59,6 +61,16 @@ def open_line_reader(file_format: str, given: NastyFiles) -> FormatReader:
 class _JsonByLines(JsonReader):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         return grouped(without_blanks(text_lines(file)), self.parse, is_cut_object)
+
+
+def open_element_reader(given: NastyFiles, options: JsonOptions) -> FormatReader:
+    """Return the reader of JSON that is not lines, which reads elements one by one."""
+    return _JsonElements(given.descriptor, given.unknown, options)
+
+
+class _JsonElements(JsonReader):
+    def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
+        return grouped(json_records(file, self._options), self.parse, is_cut_object)
 
 
 class _SubmissionsByLines(SubmissionLinesReader):

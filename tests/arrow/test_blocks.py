@@ -16,17 +16,19 @@ from reading_twice import (
     check_file,
     files_in,
     open_block_reader,
+    open_element_reader,
     open_line_reader,
     plain_rows,
     read_file,
 )
 
-from lakebed import CsvOptions
+from lakebed import CsvOptions, JsonOptions
 from lakebed.arrow.documents import is_cut_object
 from lakebed.arrow.entities import entities_to_batch
 from lakebed.arrow.reading.dialect import parts_of
 from lakebed.arrow.reading.files import RawFile, find_files
 from lakebed.arrow.reading.inference import Inspection, inspect_files
+from lakebed.arrow.reading.lines import JsonReader
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
@@ -154,6 +156,41 @@ def test_blocks_give_the_rows_and_rejects_of_lines(
     rows, rejects = (sum(part) for part in zip(*totals, strict=True))
     assert rows > 10 * count
     assert rejects > count
+
+
+@pytest.mark.parametrize("records", ["array", "concatenated"])
+def test_elements_in_groups_give_the_rows_and_rejects_of_single_ones(
+    records: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, row_count, reject_count = JsonOptions(records=records), 0, 0  # type: ignore[arg-type]
+    between = b",\n" if records == "array" else b"\n"
+    for seed in range(40):
+        given = nasty_files("json", seed)
+        contents = {
+            name: between.join(line for line in text.split(b"\n") if line.strip())
+            for name, text in given.contents.items()
+            if name.endswith(".json")
+        }
+        if not contents:
+            continue
+        if records == "array":
+            contents = {name: b"[%b]" % text for name, text in contents.items()}
+        files = files_in(tmp_path, "json", replace(given, contents=contents))
+        share = (0, 7)[seed % 2]
+        for file in files:
+            monkeypatch.setattr(
+                "lakebed.arrow.reading.lines.ELEMENTS_PER_BLOCK", (1, 5, 4_096)[seed % 3]
+            )
+            by_blocks = JsonReader(given.descriptor, given.unknown, options)
+            singly = read_file(open_element_reader(given, options), file, share)
+            assert read_file(by_blocks, file, share) == singly, (seed, file.location)
+            row_count, reject_count = (
+                row_count + len(singly.rows),
+                reject_count + len(singly.rejects),
+            )
+
+    assert row_count > 100
+    assert reject_count > 40
 
 
 def csv_file(folder: Path, content: bytes, names: Sequence[str], options: CsvOptions) -> NastyFiles:

@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import json
 import lzma
+import re
 import time
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed import CsvOptions, JsonOptions
-from lakebed.arrow.reading.files import RawFile
+from lakebed.arrow.reading import json_records
+from lakebed.arrow.reading.files import Line, RawFile
 from lakebed.arrow.reading.json_records import objects_of
 from lakebed.arrow.reading.rows import read_rows
 from lakebed.errors import InvalidInputError, SchemaMismatchError
@@ -351,6 +353,29 @@ def test_objects_come_back_from_any_form_of_json(tmp_path_factory, rows, form, i
     assert [row["n"] for row in read] == [n for n, _ in rows]
     for row, (_, value) in zip(read, rows, strict=True):
         assert row["v"] == value if isinstance(value, str | None) else json.loads(row["v"]) == value
+
+
+@given(
+    text=st.lists(
+        st.sampled_from(["{", "}", "[", "]", '"', "\\", ",", ":", " ", "\n", "a", "1", "é", "{}"]),
+        max_size=30,
+    ),
+    usual=st.lists(values, max_size=3),
+    records=st.sampled_from(["array", "concatenated"]),
+    size=st.integers(1, 40),
+)
+def test_shallow_elements_are_found_as_deep_ones_are(text, usual, records, size) -> None:
+    objects = "".join(f"{json.dumps({'v': value})}," for value in usual)
+    data = f"[{objects}{''.join(text)}".encode()
+
+    def found() -> list[Line]:
+        pieces = (data[at : at + size] for at in range(0, len(data), size))
+        return list(objects_of(pieces, JsonOptions(records=records)))  # type: ignore[arg-type]
+
+    at_once = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_records, "SHALLOW", re.compile(rb"(?!)"))
+        assert at_once == found()
 
 
 @pytest.mark.parametrize(

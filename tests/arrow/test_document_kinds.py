@@ -74,16 +74,65 @@ def some_lines(chance: random.Random) -> bytes:
     return ("\n".join(lines) + "\n" * (chance.random() < 0.5)).encode()
 
 
-def inspected(path: Path, unfit: Any, rows: int, *, takes_any: bool) -> str:
+def inspected(path: Path, unfit: Any, rows: int, *, takes_any: bool, records: str = "lines") -> str:
     files = find_any_files(str(path), "json")
+    json = {"records": records}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return repr(
-                inference.inspect_files(files, "json", rows=rows, unfit=unfit, takes_any=takes_any)
+                inference.inspect_files(
+                    files, "json", json=json, rows=rows, unfit=unfit, takes_any=takes_any
+                )
             )
     except LakebedError as error:
         return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_groups_of_elements_say_what_single_ones_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+):
+    for number in range(6):
+        chance = random.Random(1000 * seed + number)
+        path = tmp_path / "rows.json"
+        elements = [line for line in some_lines(chance).split(b"\n") if line.strip()]
+        records = chance.choice(["array", "concatenated"])
+        text = b",\n".join(elements) if records == "array" else b" ".join(elements)
+        path.write_bytes(b"[%b]" % text if records == "array" else text)
+        unfit, takes_any = chance.choice(WAYS)
+        rows = chance.choice([0, 0, 100])
+        monkeypatch.setattr(inference, "LINES_PER_GROUP", chance.choice([1, 7, 20]))
+
+        in_groups = inspected(path, unfit, rows, takes_any=takes_any, records=records)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(KnownDocuments, "of", classmethod(lambda cls, root: None))
+            singly = inspected(path, unfit, rows, takes_any=takes_any, records=records)
+        assert in_groups == singly
+
+
+@pytest.mark.parametrize("records", ["array", "concatenated"])
+def test_elements_that_are_known_are_not_looked_at_value_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: str
+):
+    monkeypatch.setattr(inference, "LINES_PER_GROUP", 10)
+    path, added = tmp_path / "rows.json", 0
+    rows = [{"n": n, "t": {"v": ["x"]}} for n in range(1_000)]
+    text = json.dumps(rows) if records == "array" else "".join(map(json.dumps, rows))
+    path.write_text(text)
+    add = SeenValues.add
+
+    def counted(*given: Any, **named: Any) -> None:
+        nonlocal added
+        added += 1
+        add(*given, **named)
+
+    monkeypatch.setattr(SeenValues, "add", counted)
+    schema = inspected(path, "skip", 0, takes_any=True, records=records)
+
+    assert "row_count=1000" in schema
+    assert added < 500
 
 
 @pytest.mark.parametrize("seed", range(40))

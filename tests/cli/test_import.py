@@ -11,6 +11,7 @@ import pytest
 
 import lakebed
 from lakebed import DatasetDescriptor
+from lakebed.arrow.reading import sniffing
 
 CSV = 'time_hour,carrier,flight\n2013-03-01T10:00:00Z,"A ""B"", C",1\n2013-03-02 10:00,NA,\n'
 
@@ -38,6 +39,37 @@ def test_csv_makes_a_partitioned_dataset_and_fills_it(cli, lake, write) -> None:
     ]
     assert "1 CSV file" in result.stderr
     assert "Wrote 2 rows" in result.stderr
+
+
+def test_the_notation_of_a_file_is_found_once(cli, lake, write, monkeypatch) -> None:
+    found, sniff = [], sniffing.sniff_csv
+
+    def sniff_once(*given, **named):
+        found.append(given)
+        return sniff(*given, **named)
+
+    monkeypatch.setattr(sniffing, "sniff_csv", sniff_once)
+    cli("import", f"{lake.uri}/flights", write("flights.csv", CSV.replace(",", ";")))
+
+    assert len(found) == 1
+    assert lake.open("flights").schema.names == ("time_hour", "carrier", "flight")
+
+
+def test_an_encoding_that_is_given_counts_for_the_format_that_is_found(cli, lake, tmp_path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("id,name\n1,Ja\u017a\n".encode("cp1250"))
+
+    cli("import", f"{lake.uri}/names", str(path), "--csv", "encoding=cp1250")
+
+    assert lake.open("names").arrow().to_pylist() == [{"id": 1, "name": "Ja\u017a"}]
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_files_without_content_make_no_dataset(cli, lake, write, text) -> None:
+    error = cli.error("import", f"{lake.uri}/rows", write("rows.csv", text))
+
+    assert "is empty" in error["message"]
+    assert not lake.exists("rows")
 
 
 def test_csv_is_read_by_the_types_of_a_dataset_that_is_there(cli, flights, address, write) -> None:

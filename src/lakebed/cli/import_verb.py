@@ -330,6 +330,7 @@ def _inspected(
             json=inputs.notation.json,
             unfit=unfit,
             on_progress=on_progress,
+            recognized=inputs.recognized,
         )
         notes = (f"{name}: {text}" for name, texts in found.notes.items() for text in texts)
         inputs = replace(inputs, csv=found.csv, json=found.json, remarks=(*found.remarks, *notes))

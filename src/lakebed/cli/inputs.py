@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lakebed.arrow.reading.dialect import CsvOptions, JsonOptions
 from lakebed.arrow.reading.files import STDIN, FileFormat, RawFile, find_any_files
-from lakebed.arrow.reading.inference import find_notation
+from lakebed.arrow.reading.inference import find_notation, recognize_some
+from lakebed.arrow.reading.sniffing import Recognized
 from lakebed.cli.notation_options import Notation
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
@@ -32,6 +33,8 @@ class Inputs:
         json: Notation of JSON, as far as the first rows show it.
         notation: Parts of the notation that were given.
         remarks: Remarks on the files.
+        recognized: What the first bytes show, for the format and these parts of the notation; None if
+            this must be found again.
     """
 
     format: FileFormat
@@ -40,6 +43,7 @@ class Inputs:
     json: JsonOptions
     notation: Notation
     remarks: tuple[str, ...] = ()
+    recognized: Recognized | None = None
 
     @property
     def label(self) -> str:
@@ -93,7 +97,16 @@ def find_inputs(
         )
     notation = notation or Notation()
     files = find_any_files(given, format, levels=levels)
-    found = find_notation(files, format, csv=notation.csv, json=notation.json)
+    csv, json = notation.csv, notation.json
+    recognized = recognize_some(files, format, csv=csv, json=json)
+    found = find_notation(files, format, csv=csv, json=json, recognized=recognized)
+    # An encoding counts only for the format that it is given for, which is now known.
+    is_final = format is not None or not ("encoding" in csv or "encoding" in json)
     return Inputs(
-        format=found.format, files=files, csv=found.csv, json=found.json, notation=notation
+        format=found.format,
+        files=files,
+        csv=found.csv,
+        json=found.json,
+        notation=notation,
+        recognized=recognized if is_final else None,
     )

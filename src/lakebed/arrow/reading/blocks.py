@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -167,6 +168,13 @@ def count_newlines(data: bytes) -> int:
     return data.count(b"\n")
 
 
+class Records(Protocol):
+    """The records of a block."""
+
+    def line(self, index: int) -> Line:
+        """Return a record as a line."""
+
+
 class BlockRecords:
     """The records of a block; the bytes of one are found when they are asked for."""
 
@@ -196,6 +204,17 @@ class BlockRecords:
         number = block.first_number + int(np.searchsorted(self._newlines, start))
         is_open = block.is_open and end == len(block.data) - 1
         return Line(number, block.data[start:end], is_open=is_open)
+
+
+@dataclass(frozen=True, slots=True)
+class LineRecords:
+    """Records that are lines already."""
+
+    lines: Sequence[Line]
+
+    def line(self, index: int) -> Line:
+        """Return a record as a line."""
+        return self.lines[index]
 
 
 def newlines_of(data: bytes) -> np.ndarray:
@@ -240,7 +259,7 @@ class LineParser:
 class ParsedChunk(Chunk):
     """Rows that are parsed already; only checks of the dataset can fail."""
 
-    def __init__(self, parsed: ParsedRows, records: BlockRecords, parser: LineParser) -> None:
+    def __init__(self, parsed: ParsedRows, records: Records, parser: LineParser) -> None:
         self._parsed = parsed
         self._records = records
         self._parser = parser
@@ -277,9 +296,7 @@ class ParsedChunk(Chunk):
         return LineChunk([line], self._parser.parse, self._parser.is_cut).reject(cause)
 
 
-def settle(
-    parsed: ParsedRows, records: BlockRecords, parser: LineParser
-) -> Iterator[Chunk | Reject]:
+def settle(parsed: ParsedRows, records: Records, parser: LineParser) -> Iterator[Chunk | Reject]:
     """Yield the rows of a block, and the rejects among its lines in question, which are read by lines."""
     if parsed.in_question:
         lines = [(number, records.line(number)) for number in parsed.in_question]

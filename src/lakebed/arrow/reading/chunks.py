@@ -201,6 +201,15 @@ def grouped(
     lines: Iterable[Line], parse: Parse, is_cut: IsCut, count: int = _LINES_PER_CHUNK
 ) -> Iterator[Chunk | Reject]:
     """Gather lines into chunks of up to `count`; a line with a problem is a reject."""
+    for group in line_groups(lines, count):
+        if group[0].problem:
+            yield unread(group[0])
+        else:
+            yield LineChunk(group, parse, is_cut)
+
+
+def line_groups(lines: Iterable[Line], count: int = _LINES_PER_CHUNK) -> Iterator[list[Line]]:
+    """Yield lines in groups of up to `count`; a line with a problem is a group of its own."""
     waiting: list[Line] = []
     size_bytes = 0
     for line in lines:
@@ -210,12 +219,12 @@ def grouped(
             if len(waiting) < count and size_bytes < _CHUNK_BYTES:
                 continue
         if waiting:
-            yield LineChunk(waiting, parse, is_cut)
+            yield waiting
             waiting, size_bytes = [], 0
         if line.problem:
-            yield unread(line)
+            yield [line]
     if waiting:
-        yield LineChunk(waiting, parse, is_cut)
+        yield waiting
 
 
 def unread(line: Line) -> Reject:

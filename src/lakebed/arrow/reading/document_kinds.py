@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from lakebed.arrow.documents import BAD_JSON
@@ -28,6 +29,7 @@ from lakebed.model.schema import Field, Kind, ListOf, MapOf, Primitive, Struct, 
 
 _MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _MOST_TIMES = 1_000  # texts of a field that are looked at
+_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
 @dataclass(slots=True)
@@ -122,7 +124,10 @@ class SeenValues:
         if not values:
             return
         if self.kind == "double":
-            self.kinds.update("long" if type(value) is int else "double" for value in values)
+            whole_count = list(map(type, values)).count(int)
+            for kind, count in (("long", whole_count), ("double", len(values) - whole_count)):
+                if count:
+                    self.kinds[kind] += count
             return
         before = self.kinds[self.kind]
         self.kinds[self.kind] += len(values)
@@ -275,8 +280,7 @@ class KnownDocuments:
 
     def take(self, data: bytes, line_count: int) -> bool:
         """Add whole lines, each with its newline, if all of them hold an object that is known."""
-        is_line_each = data.startswith(b"{") and data.count(b"\n{") == line_count - 1
-        if not (is_line_each and data.count(b"}\n") + data.count(b"}\r\n") == line_count):
+        if not _are_objects(data):
             return False
         try:
             objects = self._decoder.decode_lines(data)
@@ -297,6 +301,18 @@ class KnownDocuments:
                 others.append(number)
         self._root.add_known(objects)
         return others
+
+
+def _are_objects(data: bytes) -> bool:
+    """Return whether each of some lines begins and ends as an object does."""
+    if not data.startswith(b"{"):
+        return False
+    codes = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(codes == _NEWLINE)
+    last = codes[ends - 1]
+    has_return = last == _RETURN
+    last[has_return] = codes[ends[has_return] - 2]
+    return bool((codes[ends[:-1] + 1] == _OPEN).all() and (last == _CLOSE).all())
 
 
 class _Classes:

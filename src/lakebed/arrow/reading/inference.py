@@ -62,6 +62,7 @@ DEFAULT_ROWS = 100_000
 _RECORDS_PER_CHUNK = 4_096
 _BLOCKS = 16  # of JSON lines in an ordinary block: a line that is new costs little
 LINES_PER_GROUP = 1_000
+_FIRST_LINES = 50  # read value by value: they show most of what the others hold
 _MOST_FILES = 20  # whose first bytes are looked at
 
 
@@ -191,6 +192,7 @@ def inspect_files(
     unfit: Literal["report", "error", "skip"] = "skip",
     takes_any: bool = True,
     on_progress: OnProgress = NO_PROGRESS,
+    recognized: Recognized | None = None,
 ) -> Inspection:
     """Recognize the notation of files, and infer a schema that every inspected row fits.
 
@@ -203,12 +205,13 @@ def inspect_files(
         unfit: As for `infer_schema`.
         takes_any: True to repair names of JSON, and to read values of several types as text.
         on_progress: As for `infer_schema`.
+        recognized: What `recognize_some` has found in these files, for these parts of the notation.
 
     Raises:
         InvalidInputError: As for `infer_schema` and `recognize`.
 
     Cost:
-        As for `infer_schema`, and the first 256 KiB of up to 20 files.
+        As for `infer_schema`, and as `recognize_some`, unless the files are recognized already.
     """
     if rows < 0:
         raise InvalidInputError(f"Cannot look at {rows} rows.", hint="Give 0 for all.")
@@ -216,8 +219,33 @@ def inspect_files(
         raise InvalidInputError(
             f"unfit is {shown(unfit)}.", hint="Give 'report', 'error' or 'skip'."
         )
-    recognized = recognize(_some_of(files), format, csv=csv, json=json)
+    if recognized is None or recognized.is_empty:
+        recognized = recognize(_some_of(files), format, csv=csv, json=json)
     return _inspect(files, recognized, csv or {}, rows, unfit, on_progress, takes_any=takes_any)
+
+
+def recognize_some(
+    files: Sequence[RawFile],
+    format: FileFormat | None,  # noqa: A002 - the word of the option
+    *,
+    csv: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
+) -> Recognized:
+    """Recognize files, which may all be empty, by some of them.
+
+    Args:
+        files: At least one file.
+        format: As for `inspect_files`.
+        csv: As for `inspect_files`.
+        json: As for `inspect_files`.
+
+    Raises:
+        InvalidInputError: As for `recognize`.
+
+    Cost:
+        The first 256 KiB of up to 20 files.
+    """
+    return recognize(_some_of(files), format, csv=csv, json=json, is_empty_allowed=True)
 
 
 def _some_of(files: Sequence[RawFile]) -> list[RawFile]:
@@ -311,6 +339,7 @@ def find_notation(
     csv: Mapping[str, Any] | None = None,
     json: Mapping[str, Any] | None = None,
     is_known: Container[FileFormat] = (),
+    recognized: Recognized | None = None,
 ) -> Recognized:
     """Recognize files that are read into an existing dataset, by their first rows.
 
@@ -320,6 +349,7 @@ def find_notation(
         csv: As for `inspect_files`.
         json: As for `inspect_files`.
         is_known: Formats whose notation is known already, so that no row is looked at.
+        recognized: What `recognize_some` has found in these files; None to call it.
 
     Raises:
         InvalidInputError: As for `recognize`.
@@ -327,12 +357,12 @@ def find_notation(
     Cost:
         The first 256 KiB of up to 20 files, and 1,000 rows of each.
     """
-    chosen = _some_of(files)
-    found = recognize(chosen, format, csv=csv, json=json, is_empty_allowed=True)
+    found = recognized or recognize_some(files, format, csv=csv, json=json)
     is_text = found.format in ("csv", "json") and files[0].location != STDIN
     if not is_text or found.format in is_known:
         return found
     with contextlib.suppress(InvalidInputError):  # the reader of the file raises it again
+        chosen = _some_of(files)
         seen = _inspect(chosen, found, csv or {}, _SAMPLE_ROWS, "skip", NO_PROGRESS, takes_any=True)
         names = {**seen.json.names, **found.json.names}
         # The types are those of the dataset, which were declared.
@@ -677,8 +707,10 @@ class _Documents:
         with reading(file.location):
             if self._is_submission:
                 self._add_lines(without_blanks(text_lines(looking.file)), looking)
-            elif look.json.records != "lines" or look.json.names or look.json.texts:
+            elif look.json.names or look.json.texts:
                 self._add_lines(json_records(looking.file, look.json), looking)
+            elif look.json.records != "lines":
+                self._add_groups(json_records(looking.file, look.json), looking)
             else:
                 source = BlockSource(looking.file, divided_by=_BLOCKS)
                 while self._remaining > 0 and (block := source.next()) is not None:
@@ -692,8 +724,11 @@ class _Documents:
             self._count(block.line_count)
             self._add_lines([] if block.after is None else [block.after], looking)
             return
-        lines = without_blanks(block.lines())
-        while group := list(itertools.islice(lines, min(LINES_PER_GROUP, self._remaining))):
+        self._add_groups(without_blanks(block.lines()), looking)
+
+    def _add_groups(self, lines: Iterator[Line], looking: _Looking) -> None:
+        """Add lines that are not blank: in each group, first those that are known."""
+        while group := list(itertools.islice(lines, min(self._group_size, self._remaining))):
             others = [line for line in group if line.problem]
             whole = [line for line in group if not line.problem]
             numbers: Sequence[int] = range(len(whole))
@@ -704,6 +739,11 @@ class _Documents:
             self._add_lines(others, looking)
             if others:
                 self._known = KnownDocuments.of(self.root)
+            looking.move()
+
+    @property
+    def _group_size(self) -> int:
+        return LINES_PER_GROUP if self.root.count else min(_FIRST_LINES, LINES_PER_GROUP)
 
     def _count(self, line_count: int) -> None:
         self._look.misfits.add_lines(line_count)

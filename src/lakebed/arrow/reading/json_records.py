@@ -21,6 +21,9 @@ _BETWEEN = re.compile(rb"[ \t\r\n\x1e]*")  # the last one begins the records of 
 _SIGN = re.compile(rb'"|[\[\]{}]')
 # Possessive, so that a text of any size needs no memory; a backslash at the end is left for later.
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+# A whole object or array with at most one level of others in it, as most elements of arrays are.
+_INSIDE = rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+'
+SHALLOW = re.compile(rb"[{\[]%b(?:[{\[]%b[}\]]%b)*+[}\]]" % (_INSIDE, _INSIDE, _INSIDE), re.DOTALL)
 _PLAIN = re.compile(rb"[^,\]\s\x1e]*+")
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -180,6 +183,9 @@ class _Source:
         at = self._at  # up to which signs have been looked at
         if bytes(self._text[at : at + 1]) not in (b"{", b"[", b'"'):
             return self._scalar(number)
+        shallow = SHALLOW.match(self._text, at)
+        if shallow is not None:
+            return Line(number, self._passed(shallow.end()))
         while True:
             match = _SIGN.search(self._text, at)
             if match is None:

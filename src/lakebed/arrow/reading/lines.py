@@ -36,7 +36,9 @@ from lakebed.arrow.reading.blocks import (
     BlockRecords,
     BlockSource,
     LineParser,
+    LineRecords,
     ParsedRows,
+    Records,
     settle,
 )
 from lakebed.arrow.reading.census import Census
@@ -47,11 +49,12 @@ from lakebed.arrow.reading.chunks import (
     Reject,
     grouped,
     is_blank,
+    line_groups,
     text_lines,
     unread,
 )
 from lakebed.arrow.reading.dialect import JsonOptions
-from lakebed.arrow.reading.files import STDIN, RawFile
+from lakebed.arrow.reading.files import STDIN, Line, RawFile
 from lakebed.arrow.reading.json_records import json_records, renamed, with_texts
 from lakebed.arrow.reading.unknown import Ignored, Unknown, known_part
 from lakebed.errors import InvalidInputError
@@ -60,6 +63,7 @@ from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 
 _BLOCKS = 4  # a block of text: measured, the positions and objects of larger ones leave the caches
+ELEMENTS_PER_BLOCK = 4_096  # of an array, in a block
 _MOST_OTHERS = 256  # further members that are read with the fields
 _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
 
@@ -97,15 +101,21 @@ class JsonReader(FormatReader):
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
-        if not self._options.is_plain:
-            yield from grouped(json_records(file, self._options), self.parse, is_cut_object)
+        options = self._options
+        if options.names or options.texts:
+            yield from grouped(json_records(file, options), self.parse, is_cut_object)
             return
-        fields = self._descriptor.schema.fields
-        parser = LineParser(parse=self.parse, is_cut=is_cut_object, is_blank=is_blank)
-        source, others = BlockSource(file, divided_by=_BLOCKS), frozenset[str]()
+        fields, others = self._descriptor.schema.fields, frozenset[str]()
+        is_by_line = options.records == "lines"
+        blank = is_blank if is_by_line else lambda _: False  # between lines alone
+        parser = LineParser(parse=self.parse, is_cut=is_cut_object, is_blank=blank)
         columns = column_reader(fields, is_closed=True)
-        while (block := source.next()) is not None:
-            read = columns.read_lines(block.data)
+        blocks = _blocks_of(file) if is_by_line else _element_blocks(file, options)
+        for content, records, after in blocks:
+            if isinstance(content, bytes):
+                read = columns.read_lines(content)
+            else:
+                read = columns.read(content)
             if self._unknown == "keep" and others:  # only the reader by lines looks into the values
                 read = read.without(np.logical_or.reduce(list(read.others.values())))
             parsed = ParsedRows(
@@ -114,10 +124,9 @@ class JsonReader(FormatReader):
                 in_question=read.in_question,
                 left_out={name: mask for name, mask in read.others.items() if mask.any()},
             )
-            records = BlockRecords(block)
             yield from settle(parsed, records, parser)
-            if block.after is not None:
-                yield unread(block.after)
+            if after is not None:
+                yield unread(after)
             if self._unknown != "reject" and read.in_question and len(others) < _MOST_OTHERS:
                 numbers = read.in_question[:_MOST_LOOKED_AT]
                 unknown = self._unknown_names(records.line(n).data for n in numbers) - others
@@ -163,6 +172,26 @@ class JsonReader(FormatReader):
     @functools.cached_property
     def _record(self) -> Struct:
         return Struct(tuple(self._descriptor.schema.fields))
+
+
+_DocumentBlock = tuple[bytes | list[bytes], Records, Line | None]
+"""Some lines or objects, their records, and a line with a problem that follows."""
+
+
+def _blocks_of(file: RawFile) -> Iterator[_DocumentBlock]:
+    """Yield the lines of a file in blocks."""
+    source = BlockSource(file, divided_by=_BLOCKS)
+    while (block := source.next()) is not None:
+        yield block.data, BlockRecords(block), block.after
+
+
+def _element_blocks(file: RawFile, options: JsonOptions) -> Iterator[_DocumentBlock]:
+    """Yield the objects of a file that are not lines, in blocks."""
+    for group in line_groups(json_records(file, options), ELEMENTS_PER_BLOCK):
+        if group[0].problem:
+            yield [], LineRecords([]), group[0]
+        else:
+            yield [line.data for line in group], LineRecords(group), None
 
 
 class SubmissionLinesReader(FormatReader):

@@ -81,12 +81,14 @@ class Recognized:
         csv: Notation of CSV.
         json: Notation of JSON.
         notes: Remarks on the files.
+        is_empty: True if no file has content.
     """
 
     format: FileFormat
     csv: CsvOptions = field(default_factory=CsvOptions)
     json: JsonOptions = field(default_factory=JsonOptions)
     notes: tuple[str, ...] = ()
+    is_empty: bool = False
 
 
 def recognize(
@@ -133,7 +135,8 @@ def recognize(
         if not is_empty_allowed:
             raise empty
         known = format or common_format(files)
-        return Recognized(format=known, csv=CsvOptions(**csv or {}), json=JsonOptions(**json or {}))
+        csv_, json_ = CsvOptions(**csv or {}), JsonOptions(**json or {})
+        return Recognized(format=known, csv=csv_, json=json_, is_empty=True)
     return first[1]
 
 
