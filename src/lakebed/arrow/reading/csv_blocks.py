@@ -17,6 +17,7 @@ from lakebed.arrow.reading.blocks import (
     BlockSource,
     LineParser,
     ParsedRows,
+    count_newlines,
     newlines_of,
     settle,
 )
@@ -369,7 +370,7 @@ class _BlockParser(CsvParser):
         """
         if self._others or any(_is_last_open(body, self._separator) for body in bodies):
             return None
-        counts = [body.count(b"\n") for body in bodies]
+        counts = [count_newlines(body) for body in bodies]
         data = b"".join(bodies)
         read = self.read_block(Block(data, 1)) if data else None
         if read is None or read.ends is not None or read.parsed.in_question:

@@ -39,6 +39,7 @@ from lakebed.arrow.reading.blocks import (
     LineRecords,
     ParsedRows,
     Records,
+    count_newlines,
     settle,
 )
 from lakebed.arrow.reading.census import Census
@@ -293,7 +294,7 @@ def _lines_of(texts: Sequence[bytes]) -> tuple[bytes, list[int]]:
     for text in texts:
         is_open = bool(text) and not text.endswith(b"\n")
         parts += (text, b"\n") if is_open else (text,)
-        counts.append(text.count(b"\n") + is_open)
+        counts.append(count_newlines(text) + is_open)
     return b"".join(parts), counts
 
 
