@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import fastavro
+import pyarrow.csv
 import pytest
 from nasty_files import FLAT, NESTED, NastyFiles, nasty_files
 from reading_twice import (
@@ -32,7 +33,7 @@ from lakebed.arrow.reading.lines import JsonReader
 from lakebed.arrow.reading.rows import open_reader
 from lakebed.errors import LakebedError
 from lakebed.model.descriptor import DatasetDescriptor
-from lakebed.model.schema import Field, Schema
+from lakebed.model.schema import Field, Kind, Primitive, Schema
 
 FORMATS = ("csv", "json", "submissions")
 # Blocks of a few lines, and one for the whole file.
@@ -242,6 +243,31 @@ def test_many_bad_cells_in_many_columns_are_the_rejects_of_lines(
 
     assert (read.rows, read.rejects) == (alone.rows, alone.rejects)
     assert len(read.rejects) > 50
+
+
+def test_many_ragged_lines_are_found_by_few_parses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = ("1,2,3", "1,2", "1,2,3,4")
+    content = "n,l,d\n" + "".join(f"{cells[row % 3]}\n" for row in range(3_000))
+    calls, parse = [], pyarrow.csv.read_csv
+    monkeypatch.setattr(
+        pyarrow.csv, "read_csv", lambda *given: calls.append(given) or parse(*given)
+    )
+    given = csv_file(tmp_path, content.encode(), ["s"], CsvOptions())
+    fields = tuple(Field(name=name, type=Primitive(Kind.LONG)) for name in "nld")
+    given = replace(given, descriptor=DatasetDescriptor(schema=Schema(fields=fields)))
+    _, files = find_files([str(tmp_path / "rows.csv")], "csv")
+
+    read = read_file(open_block_reader("csv", given), files[0])
+
+    assert len(calls) < 60
+    assert len(read.rows) == 1_000
+    assert [(reject.line_number, reject.reason) for reject in read.rejects] == [
+        (row + 2, f"The line has {3 + [0, -1, 1][row % 3]} cells, but there are 3 columns.")
+        for row in range(3_000)
+        if row % 3
+    ]
 
 
 def test_a_row_of_empty_cells_is_a_row_in_a_file_of_tabs(tmp_path: Path) -> None:

@@ -386,13 +386,17 @@ class CsvParser:
         """Return the error of records whose texts are not of their types; see `_refused`."""
         return self._refused(records, message)
 
+    def _refused_records(self, records: list[bytes], message: str) -> SchemaMismatchError:
+        """Return the error of records that Arrow cannot split into columns; see `_refused`."""
+        return self._refused(records, message)
+
     def _texts(self, records: list[bytes]) -> pa.Table:
         if self._options.is_split_plainly:
             try:
                 return split_plainly(b"\n".join(records) + b"\n", self._names, self._options)
             except pa.ArrowException as exc:
                 if self._options.ragged == "reject":
-                    raise self._refused(records, str(exc)) from exc
+                    raise self._refused_records(records, str(exc)) from exc
         rows: list[list[str | None]] = []
         split = self._last_rows.find(records)
         if split is None:

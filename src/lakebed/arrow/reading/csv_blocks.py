@@ -21,7 +21,7 @@ from lakebed.arrow.reading.blocks import (
     newlines_of,
     settle,
 )
-from lakebed.arrow.reading.cells import changed_numbers, is_number, normalized
+from lakebed.arrow.reading.cells import changed_numbers, count_error, is_number, normalized
 from lakebed.arrow.reading.chunks import (
     Chunk,
     Pack,
@@ -285,7 +285,7 @@ class _BlockParser(CsvParser):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._separator = self._options.delimiter.encode()
-        self._ragged: list[int] = []
+        self._ragged: dict[int, int] = {}  # by its number, the number of cells of a row
         self._refused_cells = Recent[tuple[int, str], bool](_KEPT_TEXTS)
         # The text of a number decides whether its type holds it; the parser knows other notations
         # of numbers and dates as texts alone.
@@ -408,6 +408,27 @@ class _BlockParser(CsvParser):
             left_out=left_out,
         )
 
+    def _refused_records(self, records: list[bytes], message: str) -> SchemaMismatchError:
+        """Return the error with those of all other records that have too few or too many cells."""
+        error = super()._refused_records(records, message)
+        data = b"\n".join(records) + b"\n"
+        if error.row is None or len(records) == 1 or not is_utf8(data):
+            return error
+        try:
+            table = self._table_of(data, self._as_text)
+        except pa.ArrowException:
+            return error
+        if table.num_rows + len(self._ragged) != len(records):  # some record is no row
+            return error
+        others = []
+        for number, cell_count in self._ragged.items():
+            if number - 1 != error.row:
+                other = count_error(cell_count, len(self._names))
+                other.row = number - 1
+                others.append(other)
+        error.others = others
+        return error
+
     def _refused_texts(
         self, records: list[bytes], texts: pa.Table, message: str
     ) -> SchemaMismatchError:
@@ -450,11 +471,11 @@ class _BlockParser(CsvParser):
         return is_refused
 
     def _note_ragged(self, row: Any) -> str:
-        self._ragged.append(row.number)
+        self._ragged[row.number] = row.actual_columns
         return "skip"
 
     def _table_of(self, data: bytes, converting: pacsv.ConvertOptions) -> pa.Table:
-        self._ragged = []
+        self._ragged = {}
         text = open_text(data)
         return pacsv.read_csv(text, self._reading, self._splitting, converting).combine_chunks()
 
@@ -482,7 +503,7 @@ class _BlockParser(CsvParser):
         others = table.select(self._others)
         if self._unknown == "keep" and any(c.null_count < len(c) for c in others.columns):
             return None
-        return _Cells(rows=rows, others=others, ragged=self._ragged)
+        return _Cells(rows=rows, others=others, ragged=list(self._ragged))
 
     def _typed(self, table: pa.Table, name: str) -> pa.Array:
         column, kind = _only_chunk(table, name), self._types[name]
@@ -527,7 +548,7 @@ class _BlockParser(CsvParser):
         except (pa.ArrowException, SchemaMismatchError):
             return None
         return _Cells(
-            rows=rows, others=kept.select(self._others), ragged=self._ragged, is_good=is_good
+            rows=rows, others=kept.select(self._others), ragged=list(self._ragged), is_good=is_good
         )
 
 
