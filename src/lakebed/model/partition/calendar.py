@@ -101,7 +101,9 @@ class TimeFunction(PartitionFunction, ABC):
         """Return a column as steps since 1970, with 0 for null."""
         if pa.types.is_date32(array.type):
             array = array.cast(pa.int32())
-        ticks = array.cast(pa.int64()).fill_null(0)
+        ticks = array.cast(pa.int64())
+        if ticks.null_count:
+            ticks = ticks.fill_null(0)
         return ticks.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
 
     def check_years(
