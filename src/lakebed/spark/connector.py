@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from lakebed.errors import redacted
+from lakebed.spark.spark_errors import spark_errors
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
@@ -66,9 +67,6 @@ def find_unreachable(spark: SparkSession, store: Store, key: str, *, retry: bool
 
 def _ask(spark: SparkSession, store: Store, uri: str) -> str:
     """Let a session look for a file; return why it does not see it."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     scheme = uri.partition(":")[0]
     # Hadoop would keep a file system that was opened before the caller has set its keys.
     options = {f"fs.{scheme}.impl.disable.cache": "true"}
@@ -77,7 +75,7 @@ def _ask(spark: SparkSession, store: Store, uri: str) -> str:
         try:
             # With a schema nothing is read; on Connect only the schema makes the server look.
             spark.read.schema("a INT").options(**options).parquet(uri).schema  # noqa: B018
-        except (PySparkException, Py4JError) as exc:
+        except spark_errors() as exc:
             return _reason(exc)
         return ""
 

@@ -21,6 +21,7 @@ from lakebed.model.predicate import Predicate, all_of
 from lakebed.model.schema import Type
 from lakebed.spark.callbacks import start_callbacks
 from lakebed.spark.session import is_classic
+from lakebed.spark.spark_errors import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,12 +61,9 @@ def with_pruning(
     """
     if not is_classic(spark):
         return frame
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         return _with_pruning(spark, frame, types, choose, listing, file_count)
-    except (ImportError, AttributeError, TypeError, PySparkException, Py4JError) as exc:
+    except spark_errors(ImportError, AttributeError, TypeError) as exc:
         _log.info("no pruning by our planner in this release of Spark reason=%s", exc)
         return frame
 

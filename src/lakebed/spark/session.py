@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, MissingDependencyError
 from lakebed.spark.java import ensure_java
+from lakebed.spark.spark_errors import spark_errors
 from lakebed.spark.travel import naming_worker_errors
 
 if TYPE_CHECKING:
@@ -264,12 +265,9 @@ def _change(spark: SparkSession, name: str, value: str) -> tuple[str, str]:
 
 def _current(spark: SparkSession, name: str) -> str | None:
     """Return the value of a setting, or its default; None if Spark does not know it."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         return spark.conf.get(name)
-    except (PySparkException, Py4JError):
+    except spark_errors():
         return None
 
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lakebed.spark.session import is_classic
+from lakebed.spark.spark_errors import spark_errors
 from lakebed.spark.travel import in_tasks
 
 if TYPE_CHECKING:
@@ -85,12 +86,9 @@ def _with_size(spark: Any, frame: Any, size_bytes: int | None) -> DataFrame | No
     """
     if not is_classic(spark):
         return None
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         return _listed_by_rdd(spark, frame, size_bytes)
-    except (AttributeError, TypeError, PySparkException, Py4JError) as exc:
+    except spark_errors(AttributeError, TypeError) as exc:
         _log.info("no size for the planner in this release of Spark reason=%s", exc)
         return None
 

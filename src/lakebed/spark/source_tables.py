@@ -16,6 +16,7 @@ from lakebed.model.schema import Kind, Primitive, Schema, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import EPOCH, TIMES
 from lakebed.spark.session import described, get_session
+from lakebed.spark.spark_errors import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,9 +224,6 @@ def _kind_of(time: str, schema: Schema, title: str) -> Kind:
 
 def _state_of(spark: SparkSession, table: str) -> SourceState:
     """Return what Spark knows of the storage of a table; it is only for the record."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     by_path = _BY_PATH.fullmatch(table.strip())
     try:
         if by_path is not None and not spark.catalog.tableExists(table):
@@ -236,7 +234,7 @@ def _state_of(spark: SparkSession, table: str) -> SourceState:
             return SourceState(location=found.location, version=found.version)
         newest = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").collect()
         return SourceState(location=found.location, version=str(newest[0]["version"]))
-    except (PySparkException, Py4JError, IndexError, ValueError) as exc:
+    except spark_errors(IndexError, ValueError) as exc:
         _log.debug("storage of a table is unknown table=%s reason=%r", table, exc)
         return SourceState()
 
@@ -288,8 +286,7 @@ def _naming_errors(title: str, of: str = "") -> Iterator[None]:
         InvalidInputError: A name, a query or a condition cannot be used.
         StorageError: Spark failed.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import AnalysisException
 
     try:
         yield
@@ -303,7 +300,7 @@ def _naming_errors(title: str, of: str = "") -> Iterator[None]:
         raise InvalidInputError(
             f"Spark cannot use {of}{title}: {_first_line(exc)}", hint="Correct it."
         ) from exc
-    except (PySparkException, Py4JError) as exc:
+    except spark_errors() as exc:
         raise StorageError(
             f"Spark cannot read {title}: {_first_line(exc)}",
             hint="Nothing became visible. Spark's log has more.",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from lakebed.model.publishing import TableName
+from lakebed.spark.spark_errors import spark_errors
 from lakebed.tables.hive.table import Columns
 
 if TYPE_CHECKING:
@@ -39,14 +40,11 @@ class JvmCatalog:
     @classmethod
     def find(cls, spark: SparkSession, table: TableName) -> Self | None:
         """Return the catalog; None if the session has none, or one with another interface."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         try:
             catalog = cls(spark, table)
             catalog._uris.stringToURI("file:///")
             catalog._paths.parsePathFragment("key=value")
-        except (AttributeError, TypeError, PySparkException, Py4JError):
+        except spark_errors(AttributeError, TypeError):
             return None
         return catalog
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lakebed.errors import InvalidInputError, LakebedError, StorageError
 from lakebed.model.publishing import TableName
 from lakebed.spark.session import settings_for
+from lakebed.spark.spark_errors import spark_errors
 from lakebed.store.root import plain_location
 from lakebed.tables.hive.jvm import JvmCatalog
 from lakebed.tables.hive.table import Column, Columns, Spec, pairs, quoted
@@ -85,9 +86,6 @@ class Metastore:
             StorageError: The metastore refused the call or did not answer, or the deadline has
                 passed.
         """
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         if self.deadline is not None and dt.datetime.now(dt.UTC) >= self.deadline:
             raise StorageError(
                 f"Table {str(self._table)!r} was not brought up to date by "
@@ -101,7 +99,7 @@ class Metastore:
             return run()
         except LakebedError:
             raise
-        except (PySparkException, Py4JError) as exc:
+        except spark_errors() as exc:
             raise StorageError(
                 f"The metastore failed on table {str(self._table)!r} ({what[:60]}…): "
                 f"{str(exc).splitlines()[0][:300]}",
