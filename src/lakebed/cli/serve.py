@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
+from click.core import ParameterSource
 
 from lakebed.archive import open_archive
-from lakebed.archive.http.server import is_own_address
+from lakebed.archive.http.server import checked_token, is_own_address
 from lakebed.cli.lakes import find_lake
 from lakebed.cli.listening import listens
 from lakebed.cli.output import Output
 from lakebed.cli.shared_options import REPOSITORY_VARIABLE, storage_option, verb
+from lakebed.errors import InvalidInputError
+from lakebed.spark.catalog.connect_server import CONNECT_PORT, serve_connect
 from lakebed.web.iceberg_door import DEFAULT_NAMESPACE, WRITES, IcebergDoor
 from lakebed.web.serving import serve as serve_lake
+
+if TYPE_CHECKING:
+    from lakebed.spark.catalog.lake_tables import CatalogRepository
 
 TOKEN_VARIABLE = "LAKEBED_SERVE_TOKEN"
 WRITE_TOKEN_VARIABLE = "LAKEBED_WRITE_TOKEN"
@@ -57,6 +63,18 @@ WRITE_TOKEN_VARIABLE = "LAKEBED_WRITE_TOKEN"
     help="Token that clients of Iceberg must send to write, which can read, too. Prefer the "
     f"variable.  [env: {WRITE_TOKEN_VARIABLE}]",
 )
+@click.option(
+    "--spark-connect",
+    "connect",
+    is_flag=True,
+    help="Serve Spark Connect instead: clients send SQL and DataFrames, and the lake is a catalog of "
+    f"each session. The default port is {CONNECT_PORT}.",
+)
+@click.option(
+    "--catalog",
+    metavar="NAME",
+    help="Name of the lake in the SQL of --spark-connect.  [default: lake]",
+)
 @listens
 @click.option(
     "--token",
@@ -78,18 +96,33 @@ def serve(
     root: str | None,
     writes: Literal["append", "all"] | None,
     write_token: str | None,
+    connect: bool,
+    catalog: str | None,
     host: str,
     port: int,
     token: str | None,
     public_url: str | None,
     storage_options: Mapping[str, str],
 ) -> None:
-    """Serve a lake to browsers and Iceberg, and an archive.
+    """Serve a lake to browsers, Iceberg and Spark, and an archive.
 
-    The server runs until interrupted, and is read-only unless --allow-writes is given. LOCATION is
-    a repository, or LOCATION/NAME for one dataset; leave it out to show only an archive. The URL of
-    the server is printed as soon as it listens. -v logs each request.
+    The server runs until interrupted. It is read-only, unless --allow-writes or --spark-connect is
+    given. LOCATION is a repository, or LOCATION/NAME for one dataset; leave it out to show only an
+    archive. The URL of the server is printed as soon as it listens. -v logs each request.
     """
+    others = {
+        "--archive": storage,
+        "--index": index,
+        "--iceberg": iceberg or None,
+        "--public-url": public_url,
+    }
+    if connect:
+        _check_alone(others)
+        _serve_connect(output, location, catalog or "lake", host, port, token, storage_options)
+        return
+    if catalog is not None:
+        message = "--catalog needs a server of Spark: give --spark-connect, too."
+        raise click.UsageError(message, click.get_current_context())
     if index is not None and storage is None:
         message = "--index needs an archive: give --archive, too."
         raise click.UsageError(message, click.get_current_context())
@@ -145,5 +178,61 @@ def serve(
         token=token,
         public_url=public_url,
         iceberg=door,
+        on_start=show_url,
+    )
+
+
+def _check_alone(others: Mapping[str, object]) -> None:
+    """Check that no option of another server is given.
+
+    Raises:
+        click.UsageError: One is given.
+    """
+    for option, value in others.items():
+        if value is not None:
+            message = f"{option} is of another server than --spark-connect: start one for each."
+            raise click.UsageError(message, click.get_current_context())
+
+
+def _serve_connect(
+    output: Output,
+    location: str | None,
+    catalog: str,
+    host: str,
+    port: int,
+    token: str | None,
+    storage_options: Mapping[str, str],
+) -> None:
+    context = click.get_current_context()
+    if location is None:
+        raise click.UsageError("--spark-connect needs a lake: give LOCATION.", context)
+    if token is None and not is_own_address(host):
+        raise InvalidInputError(
+            f"Anyone who can reach {host} could run any code with your rights.",
+            hint=f"Set {TOKEN_VARIABLE}, or --token.",
+        )
+    repository, name = find_lake(location, storage_options)
+    if name is not None:
+        raise InvalidInputError(
+            f"{location} is a dataset, and a catalog is a repository.",
+            hint=f"Serve {repository.uri}: its table is {catalog}.{name}.",
+        )
+    if context.get_parameter_source("port") is ParameterSource.DEFAULT:
+        port = CONNECT_PORT
+    if token is None:
+        output.note(
+            "Every user of this machine can run code with your rights; --token prevents it."
+        )
+
+    def show_url(url: str) -> None:
+        output.record({"url": url, "lake": repository.uri, "catalog": catalog})
+        sys.stdout.flush()
+
+    serve_connect(
+        cast("CatalogRepository", repository),
+        catalog=catalog,
+        host=host,
+        port=port,
+        token=checked_token(token),
         on_start=show_url,
     )

@@ -11,6 +11,8 @@ import threading
 from typing import Any
 
 _lock = threading.Lock()
+_noted = threading.local()
+_watch: ThreadWatch | None = None  # that of this process
 _CLIENT = "py4j.CallbackClient"  # the class that declares the token; others inherit it
 
 
@@ -26,7 +28,6 @@ def start_callbacks(gateway: Any) -> str:
     Cost:
         Some calls into the JVM; one attribute if it was called before.
     """
-    from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JError
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -38,14 +39,74 @@ def start_callbacks(gateway: Any) -> str:
         token = secrets.token_hex(32)
         try:
             # No public method: a client that gets a new port forgets its token.
-            client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
-            class_ = client.getClass()
-            while class_.getName() != _CLIENT:
-                class_ = class_.getSuperclass()
-            field = class_.getDeclaredField("authToken")
-            field.setAccessible(True)
-            field.set(client, token)
+            client = _client_of(gateway)
+            _field_of(client, "authToken").set(client, token)
         except (Py4JError, AttributeError) as exc:
             return f"the JVM takes no token: {str(exc).splitlines()[0]}"
         parameters.auth_token = token
         return ""
+
+
+class ThreadWatch:
+    """Closes the connections of threads of the JVM that have ended, which py4j keeps open.
+
+    Each thread of the JVM that calls has a connection, and a thread here. Spark Connect runs each
+    statement in a new thread.
+    """
+
+    def __init__(self, gateway: Any) -> None:
+        """Note the threads that call from now on.
+
+        Args:
+            gateway: The gateway of a Spark context.
+        """
+        global _watch
+        self._client = _client_of(gateway)
+        self._kept = _field_of(self._client, "connections").get(self._client)
+        self._threads: list[tuple[Any, Any]] = []
+        _watch = self
+
+    def note(self, gateway: Any) -> None:
+        """Remember the thread of the JVM that calls, and its connection."""
+        thread = gateway.jvm.java.lang.Thread.currentThread()
+        self._threads.append((thread, self._client.getPerThreadConnection()))
+
+    def close_ended(self) -> int:
+        """Close the connections of threads that have ended.
+
+        Returns:
+            The number of connections that stay open.
+
+        Cost:
+            A call into the JVM for each connection.
+        """
+        for pair in list(self._threads):
+            thread, connection = pair
+            if not thread.isAlive():
+                self._threads.remove(pair)
+                self._kept.remove(connection)
+                connection.shutdown()
+        return len(self._threads)
+
+
+def note_thread(gateway: Any) -> None:
+    """Let the watch of this process, if there is one, know the thread that calls."""
+    if _watch is not None and getattr(_noted, "watch", None) is not _watch:
+        _noted.watch = _watch
+        _watch.note(gateway)
+
+
+def _client_of(gateway: Any) -> Any:
+    """Return the object in the JVM that calls this process."""
+    from py4j.java_gateway import JavaObject
+
+    return JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+
+
+def _field_of(client: Any, name: str) -> Any:
+    class_ = client.getClass()
+    while class_.getName() != _CLIENT:
+        class_ = class_.getSuperclass()
+    field = class_.getDeclaredField(name)
+    field.setAccessible(True)
+    return field

@@ -83,7 +83,22 @@ def get_session(spark: SparkSession | None = None) -> SparkSession:
     running = find_running()
     if running is not None:
         return running
-    return session_at() if _is_named_by_environment() else local_session()
+    return start_session()
+
+
+def start_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start the Spark that the environment names, with its settings; else a local one.
+
+    Args:
+        settings: Settings of Spark beside those.
+
+    Raises:
+        MissingDependencyError: pyspark or Java is not installed.
+    """
+    require_pyspark()
+    if _is_named_by_environment():
+        return session_at(settings=settings)
+    return local_session(settings=settings)
 
 
 def _is_named_by_environment() -> bool:
@@ -91,12 +106,15 @@ def _is_named_by_environment() -> bool:
     return by_name or bool(_NAMES_A_SPARK.search(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
 
 
-def session_at(master: str | None = None) -> SparkSession:
+def session_at(
+    master: str | None = None, *, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start a session with Spark's own default settings on a cluster.
 
     Args:
         master: Address of the cluster, such as `spark://host:7077` or `yarn`, or `sc://host` for a
             server of Spark Connect; None for that of the environment and Spark's own configuration.
+        settings: Settings beside Spark's own.
 
     Raises:
         MissingDependencyError: pyspark is not installed, or no Java 17 or newer is found.
@@ -108,6 +126,8 @@ def session_at(master: str | None = None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("lakebed")
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
     if master is not None and master.startswith("sc://"):
         return builder.remote(master).getOrCreate()
     if master is not None:

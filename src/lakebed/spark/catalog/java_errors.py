@@ -34,8 +34,9 @@ def to_java_error(jvm: Any, error: LakebedError) -> Exception:
     """
     token = uuid.uuid4().hex
     _errors.put(token, error)
-    text = f"{type(error).__name__}: {error} [lakebed-error:{token}]"
-    return raised_in_java(jvm.java.lang.IllegalArgumentException(text))
+    mark = jvm.java.lang.RuntimeException(f"[lakebed-error:{token}]")
+    text = f"{type(error).__name__}: {error}"  # what a client of Spark Connect shows
+    return raised_in_java(jvm.java.lang.IllegalArgumentException(text, mark))
 
 
 def raised_in_java(exception: Any) -> Exception:

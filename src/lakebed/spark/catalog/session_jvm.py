@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakebed.errors import LakebedError
+from lakebed.spark.callbacks import note_thread
 from lakebed.spark.catalog.java_errors import raised_in_java, to_java_error
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: Proxied, *arguments: Any) -> Any:
         from pyspark.errors.exceptions.captured import CapturedException
 
+        note_thread(self._jvm.gateway)
         try:
             return method(self, *arguments)
         except LakebedError as error:

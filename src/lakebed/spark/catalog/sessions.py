@@ -11,8 +11,10 @@ from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.spark.callbacks import start_callbacks
+from lakebed.spark.catalog.compiled_catalog import SessionCatalogs, define_catalog_class
 from lakebed.spark.catalog.java_errors import install_errors
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
+from lakebed.spark.catalog.session_jvm import Jvm
 from lakebed.spark.session import is_classic
 
 if TYPE_CHECKING:
@@ -111,22 +113,59 @@ def attach_catalog(
         former = _attached.get((context.applicationId, name))
         sessions = [] if former is None else former._take_out()
         _check_name(spark, name)
-        why = start_callbacks(context._gateway)
-        if why and not is_shared_host:
-            raise InvalidInputError(
-                f"Other processes of this machine could call the catalog: {why}.",
-                hint="Give shared_host=True where no other user has an account; or attach views, "
-                "without catalog=.",
-            )
-        # For all callbacks of the application: exceptions of Java stay what they are.
-        context._gateway.callback_server_parameters.propagate_java_exceptions = True
-        install_errors()
+        _start_callbacks(spark, is_shared_host=is_shared_host)
         _follow_sessions()
         attached = AttachedCatalog(spark, repository, name)
         for session in (spark, *sessions):
             attached._put_into(session)
         _attached[context.applicationId, name] = attached
     return attached
+
+
+def declare_catalog(spark: SparkSession, repository: CatalogRepository) -> SessionCatalogs:
+    """Make a repository the catalog of all sessions whose settings name `CATALOG_CLASS`.
+
+    Args:
+        spark: A classic session, whose application gets the catalog.
+        repository: The repository.
+
+    Returns:
+        The catalogs by session.
+
+    Raises:
+        InvalidInputError: The release of Spark cannot have such a catalog, or other processes of
+            the machine could call it.
+
+    Cost:
+        As of `define_catalog_class`.
+    """
+    _check_session(spark)
+    with _lock:
+        _start_callbacks(spark, is_shared_host=False)
+        jvm = Jvm(spark)
+        catalogs = SessionCatalogs(jvm, repository)
+        define_catalog_class(jvm, catalogs)
+    return catalogs
+
+
+def _start_callbacks(spark: SparkSession, *, is_shared_host: bool) -> None:
+    """Let the JVM call this process, closed to other processes.
+
+    Raises:
+        InvalidInputError: Other processes of the machine could call it, and `is_shared_host` is
+            False.
+    """
+    context: Any = spark.sparkContext
+    why = start_callbacks(context._gateway)
+    if why and not is_shared_host:
+        raise InvalidInputError(
+            f"Other processes of this machine could call the catalog: {why}.",
+            hint="Give shared_host=True where no other user has an account; or attach views, "
+            "without catalog=.",
+        )
+    # For all callbacks of the application: exceptions of Java stay what they are.
+    context._gateway.callback_server_parameters.propagate_java_exceptions = True
+    install_errors()
 
 
 def _check_session(spark: SparkSession) -> None:
@@ -138,7 +177,8 @@ def _check_session(spark: SparkSession) -> None:
     remedy = "Attach views instead: attach(spark, lake), without catalog=."
     if not is_classic(spark):
         raise InvalidInputError(
-            "A session of Spark Connect cannot have a catalog of this process.", hint=remedy
+            "A session of Spark Connect cannot have a catalog of this process.",
+            hint=f"Connect to a server that has it: lakebed serve LAKE --spark-connect. {remedy}",
         )
     release = tuple(int(part) for part in spark.version.split(".")[:2])
     if release < _FIRST_RELEASE:
@@ -152,18 +192,29 @@ def _check_session(spark: SparkSession) -> None:
         )
 
 
-def _check_name(spark: SparkSession, name: object) -> None:
-    """Check that a catalog of this name is not one of Spark, or of another package.
+def check_catalog_name(name: object) -> None:
+    """Check that a catalog can have a name.
 
     Raises:
-        InvalidInputError: The name is taken, or is not valid.
+        InvalidInputError: The name is not valid, or is of a catalog of Spark itself.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise InvalidInputError(
             f"catalog is {shown(name)}.", hint="Give letters, digits and _, such as 'lake'."
         )
+    if name in _OF_SPARK:
+        raise InvalidInputError(f"Spark has a catalog {name!r}.", hint="Choose another name.")
+
+
+def _check_name(spark: SparkSession, name: str) -> None:
+    """Check that a catalog of this name is not one of Spark, or of another package.
+
+    Raises:
+        InvalidInputError: The name is taken, or is not valid.
+    """
+    check_catalog_name(name)
     is_declared = spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
-    if name in _OF_SPARK or is_declared or _catalogs_of(spark).contains(name):
+    if is_declared or _catalogs_of(spark).contains(name):
         raise InvalidInputError(
             f"The session has another catalog {name!r}.", hint="Choose another name."
         )
