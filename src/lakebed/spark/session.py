@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import re
 import shutil
 import sys
 import tempfile
 import threading
+import types
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -25,10 +27,14 @@ from lakebed.spark.travel import naming_worker_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakebed.spark.catalog.lake_tables import CatalogRepository
+
 # Above this many paths Spark starts a job to list them, with up to one task per path.
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _DESCRIPTION = "spark.job.description"
+
+_CATALOG_SETTING = "spark.lakebed.catalog."
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -398,3 +404,76 @@ def is_stopped(spark: SparkSession) -> bool:
 def default_parallelism(spark: SparkSession) -> int | None:
     """Return the number of cores that the executors have now; None if it is unknown, as on Connect."""
     return spark.sparkContext.defaultParallelism if is_classic(spark) else None
+
+
+def session(
+    lake: str | Path | CatalogRepository | None = None,
+    *,
+    catalog: str = "lake",
+    shared_host: bool = False,
+) -> SparkSession:
+    """Return the session of this process, with a repository as its current catalog.
+
+    `lakebed.spark.session(…)` is this function. A session is started if none runs; see
+    `get_session`. Then `spark.sql("SELECT … FROM flights")` and `spark.table("flights")` name
+    datasets of the repository.
+
+    Each setting `spark.lakebed.catalog.NAME = URI` of the session makes another repository a
+    catalog, so that `spark-submit --conf` can name it.
+
+    Args:
+        lake: The repository, or its URI; None for those of the settings alone, which leaves the
+            current catalog as it is.
+        catalog: Name of the catalog of `lake`.
+        shared_host: As in `attach`.
+
+    Raises:
+        InvalidInputError: There is neither a repository nor such a setting, or the session cannot
+            have a catalog, as in `attach`.
+        MissingDependencyError: pyspark or Java is not installed.
+
+    Cost:
+        That of a session, if none runs; then no request and no job.
+    """
+    from lakebed.spark.attached_tables import attach
+
+    spark = get_session()
+    lakes = {
+        name.removeprefix(_CATALOG_SETTING): uri
+        for name, uri in _settings_of(spark).items()
+        if name.startswith(_CATALOG_SETTING)
+    }
+    named: dict[str, str | Path | CatalogRepository] = {**lakes}
+    if lake is not None:
+        named[catalog] = lake
+    if not named:
+        raise InvalidInputError(
+            "There is no repository for a catalog.",
+            hint=f'Give its URI, or set "{_CATALOG_SETTING}NAME".',
+        )
+    for name, repository in named.items():
+        opened = _open(repository) if isinstance(repository, str | Path) else repository
+        attach(spark, opened, catalog=name, shared_host=shared_host)
+    if lake is not None:
+        spark.catalog.setCurrentCatalog(catalog)
+    return spark
+
+
+def _settings_of(spark: SparkSession) -> Mapping[str, str]:
+    """Return the settings of a session with a JVM; none of others, which have no such catalog."""
+    return spark.conf.getAll if is_classic(spark) else {}
+
+
+def _open(location: str | Path) -> CatalogRepository:
+    # By name: repositories are above Spark, and import it.
+    repository: CatalogRepository = importlib.import_module("lakebed").open_repository(location)
+    return repository
+
+
+class _CallableModule(types.ModuleType):
+    """The module, which is also the function of its name."""
+
+    __call__ = staticmethod(session)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -46,7 +46,9 @@ def through_lakebed(spark: SparkSession, directory: str) -> dict[str, object]:
     found["appended"] = thin.count()
     lake.write("keyed", frame)
     lake.open("keyed").upsert(frame.selectExpr("id + 3 AS id", "0L AS twice"), on=["id"])
-    found["upserted"] = sorted((row["id"], row["twice"]) for row in lake.open("keyed").reader())
+    found["upserted"] = sorted(
+        (row["id"], row["twice"]) for row in lake.open("keyed").arrow().to_pylist()
+    )
     try:
         lakebed.spark.attach(spark, lake, catalog="other")
     except InvalidInputError as error:
