@@ -14,7 +14,7 @@ VENV := .venv
 # Exact versions, with the hashes of all files, of what goes into $(VENV); empty takes the newest of all.
 LOCK := locks/develop.txt
 # Environments that are made of nothing but pins: what locks/NAME.txt names goes into .venv-NAME.
-PINNED := plateau datalake peers doors dist docs
+PINNED := plateau datalake peers doors dist docs sail
 KARTOTHEK_VENV := .venv-kartothek
 # kartothek 5.3 knows no later Python; where there is none, make compat-env says so and goes on.
 KARTOTHEK_PYTHON ?= $(shell version=3.9; $(FIND_PYTHON))
@@ -46,7 +46,7 @@ SYSTEM_PACKAGES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions coverage check format dist docs
+.PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions sail coverage check format dist docs
 .PHONY: locks sbom check-tag
 .PHONY: proof reliability fuzz judge chaos
 .PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
@@ -75,6 +75,7 @@ help:
 	@echo "make soak       an hour of changes to two datasets: memory, number of files and head stay as they are"
 	@echo "make spark-connect   the Spark tests on Spark Connect (part of test-long)"
 	@echo "make spark-versions  the Spark tests on each older Spark, in environments of their own (part of test-long)"
+	@echo "make sail       Lakebed with Sail instead of Spark, without Java (part of test-long)"
 	@echo "make doors      published tables read by Spark with Delta and Iceberg, and by DuckDB's extensions"
 	@echo "make servers    the contract of stores, many writers and killed ones on servers of S3; builds these (part of test-long)"
 	@echo "make coverage   the tests with branch coverage"
@@ -165,6 +166,7 @@ lock-tools: SOURCES = locks/tools.in --constraint locks/develop.txt
 lock-all: SOURCES = pyproject.toml --extra all --constraint locks/develop.txt
 lock-fuzz: SOURCES = --group fuzz --constraint locks/develop.txt
 lock-lowest: SOURCES = pyproject.toml $(EXTRAS:%=--extra %) --group test --constraint locks/lowest.in
+lock-sail: SOURCES = pyproject.toml locks/sail.in --constraint locks/develop.txt
 lock-docs: OLDEST_PYTHON = 3.11.5
 lock-kartothek: OLDEST_PYTHON = 3.9
 $(OVERLAID:%=lock-%): SOURCES = locks/$*.in --no-deps
@@ -225,7 +227,7 @@ gate: setup compat-env
 	$(PYTEST) $(PARALLEL) -m 'not long' $(ARGS)
 	$(MAKE) test-pythons test-lowest test-pandas3
 
-test-long: setup compat-env doors-env servers-env docs
+test-long: setup compat-env doors-env servers-env .venv-sail/.installed docs
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(PARALLEL) --timeout 3600 -m 'long or hypothesis' $(ARGS)
 	$(MAKE) spark-connect spark-versions
 
@@ -267,6 +269,9 @@ spark-versions: $(OLDER_SPARKS:%=spark-%)
 
 spark-%: .venv-spark%/.installed
 	.venv-spark$*/bin/python -m pytest $(SLOWEST) tests/spark -m 'spark and not long' $(OLDER_SOCKETS) $(ARGS)
+
+sail: setup .venv-sail/.installed
+	$(PYTEST) tests/spark/test_sail.py -m long $(ARGS)
 
 coverage: setup compat-env
 	$(PYTEST) $(PARALLEL) -m 'not long' --cov $(ARGS)

@@ -53,6 +53,18 @@ def _message_first(
     return message_first
 
 
+def _spark_schema(schema: Any) -> StructType:
+    """Return a schema as Spark has it; Sail passes one of Arrow."""
+    import pyarrow as pa
+
+    if not isinstance(schema, pa.Schema):
+        spark_schema: StructType = schema
+        return spark_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
 class LakebedDataSource(DataSource):
     """Datasets of Lakebed under the format `lakebed`; see docs/spark.md for the options.
 
@@ -89,14 +101,15 @@ class LakebedDataSource(DataSource):
         """Return the reader of a version of a dataset."""
         from lakebed.datasource import frame_source
 
-        return frame_source.reader_for(self._texts, schema)
+        return frame_source.reader_for(self._texts, _spark_schema(schema))
 
     @_message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return the writer of a batch."""
         from lakebed.datasource import frame_sink
 
-        return frame_sink.LakebedWriter.begin(self._texts, schema, is_overwrite=overwrite)
+        declared = _spark_schema(schema)
+        return frame_sink.LakebedWriter.begin(self._texts, declared, is_overwrite=overwrite)
 
     @_message_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

@@ -145,7 +145,7 @@ class AttachedTables:
             views = {view.name: view for view in self._current_views()}
             for name, view in views.items():
                 if view is not self._views.get(name):
-                    view.frame.createOrReplaceTempView(f"`{name}`")
+                    view.frame.createOrReplaceTempView(_quoted(name))
             for name in self._views.keys() - views.keys():
                 self._spark.catalog.dropTempView(name)
             self._views = views
@@ -180,7 +180,7 @@ class AttachedTables:
                 self._spark.catalog.dropTempView(name)
             return
         if view is not self._views.get(name):
-            view.frame.createOrReplaceTempView(f"`{name}`")
+            view.frame.createOrReplaceTempView(_quoted(name))
             self._views[name] = view
 
     def _give_up(self, names: Collection[str]) -> None:
@@ -298,6 +298,11 @@ class AttachedTables:
             everything = with_footprint(store, everything, self._footprint)
             columns += hidden_columns(columns)
         return read_frame(self._spark, store, everything, columns, choose=choose)
+
+
+def _quoted(name: str) -> str:
+    """Return a name of a view for a call that parses it; Sail takes backticks for a part of it."""
+    return name if name.isidentifier() and name.isascii() else f"`{name}`"
 
 
 def _distinct(datasets: Iterable[str], prefix: str) -> list[str]:

@@ -23,7 +23,7 @@ from lakebed.spark.native_read import (
     read_natively,
     struct_of,
 )
-from lakebed.spark.session import is_classic
+from lakebed.spark.session import is_classic, is_spark
 from lakebed.spark.sized_tasks import hinted
 from lakebed.spark.through_arrow import read_through_arrow, size_of, to_spark_types
 from lakebed.spark.types import commented
@@ -101,14 +101,26 @@ def _is_native(
     Raises:
         InvalidInputError: The caller asked for it by name, and its answer would be wrong.
     """
-    obstacle = find_obstacle(store, plan, names) or find_unreachable(
-        spark, store, plan.files[0].key, retry=is_named
+    obstacle = (
+        find_obstacle(store, plan, names)
+        or _find_other_engine(spark)
+        or find_unreachable(spark, store, plan.files[0].key, retry=is_named)
     )
     if obstacle and is_named:
         raise InvalidInputError(
             f"Cannot read {plan.layout.name!r} natively: {obstacle}.", hint="Leave 'way' out."
         )
     return not obstacle and (is_named or not _is_slow_by_path(spark, store, plan))
+
+
+def _find_other_engine(spark: SparkSession) -> str:
+    """Return why the engine of a session cannot read the files as Spark does; empty if it can.
+
+    Sail returns null for each partition field in a path.
+    """
+    return (
+        "" if is_spark(spark) else "the engine of the session is not Spark, whose reader it needs"
+    )
 
 
 def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, MissingDependencyError
@@ -164,6 +165,9 @@ def local_session(
     loopback interface, no web interface is started, times are UTC, only errors are logged, and
     files of Spark are in a directory that is removed at exit.
 
+    If pysail is installed beside the client of Spark Connect alone, a server of Sail in this process
+    runs the session, without Java and with its own settings.
+
     Args:
         cores: Number of threads, or `*` for one per core.
         app_name: Name of the application in Spark's logs.
@@ -185,11 +189,24 @@ def local_session(
         for name, value in (settings or {}).items():
             builder = builder.config(name, value)
         return builder.getOrCreate() if settings else running
+    if importlib.util.find_spec("py4j") is None and importlib.util.find_spec("pysail") is not None:
+        return _sail_session()
     os.environ["JAVA_HOME"] = str(ensure_java().path)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in local_settings(settings or {}).items():
         builder = builder.config(name, value)
     return builder.master(f"local[{cores}]").appName(app_name).getOrCreate()
+
+
+def _sail_session() -> SparkSession:
+    """Start a server of Sail in this process, which ends with it."""
+    from pyspark.sql import SparkSession
+
+    server: Any = importlib.import_module("pysail.spark").SparkConnectServer()
+    server.start(background=True)
+    atexit.register(server.stop)
+    _, port = server.listening_address
+    return SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
 
 
 def local_settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -235,6 +252,8 @@ class _Changed:
     is_set: bool
     users: int = 0
 
+
+_of_spark: dict[str, bool] = {}  # by session of Connect
 
 # Identifies sessions while their settings are changed: several objects may be the same session.
 _MARK = "lakebed.session"
@@ -392,6 +411,21 @@ def find_query(frame: object) -> str:
 def is_classic(spark: SparkSession) -> bool:
     """Return whether Spark's driver belongs to this process, unlike with Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_spark(spark: SparkSession) -> bool:
+    """Return whether Spark itself runs a session; Sail serves sessions of Spark Connect, too.
+
+    Cost:
+        A query without a job, once in a session of Connect.
+    """
+    if is_classic(spark):
+        return True
+    session_id = str(getattr(spark, "session_id", ""))
+    if session_id not in _of_spark:
+        engine = spark.sql("SELECT version()").collect()[0][0]
+        _of_spark[session_id] = str(engine).startswith(spark.version)
+    return _of_spark[session_id]
 
 
 def is_stopped(spark: SparkSession) -> bool:
