@@ -453,9 +453,9 @@ REFUSALS = {
         "partition_by",
     ),
     "default that is not plain": Refusal(
-        "CREATE TABLE lake.new (n INT, d DATE DEFAULT DATE '2026-01-01')",
+        "CREATE TABLE lake.new (n INT, d DATE DEFAULT current_date())",
         InvalidInputError,
-        "descriptor",
+        "single value",
     ),
     "replace with other partitions": Refusal(
         "CREATE OR REPLACE TABLE lake.flights AS SELECT * FROM lake.flights",
@@ -467,6 +467,29 @@ REFUSALS = {
         "SELECT 'x' AS flight, carrier, day FROM lake.flights",
         SchemaMismatchError,
         "flight",
+    ),
+    "constraint of a key": Refusal(
+        "ALTER TABLE lake.flights ADD CONSTRAINT key PRIMARY KEY (flight)",
+        InvalidInputError,
+        "checks.unique",
+    ),
+    "constraint of a function": Refusal(
+        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (length(carrier) = 2)",
+        InvalidInputError,
+        "constants",
+    ),
+    "constraint of the current day": Refusal(
+        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (day <= current_date())",
+        InvalidInputError,
+        "constants",
+    ),
+    "constraint that is missing": Refusal(
+        "ALTER TABLE lake.flights DROP CONSTRAINT sure", InvalidInputError, "sure"
+    ),
+    "constraint of a replaced table": Refusal(
+        "CREATE OR REPLACE TABLE lake.flights (n INT, CONSTRAINT sure CHECK (n > 0))",
+        InvalidInputError,
+        "ADD CONSTRAINT",
     ),
     "option of a table": Refusal(
         "CREATE TABLE lake.new (n INT) OPTIONS ('compression' 'zstd')",
@@ -713,9 +736,13 @@ OF_SPARK = {
     ),
     "statistics": ("ANALYZE TABLE lake.flights COMPUTE STATISTICS", "NOT_SUPPORTED_COMMAND_FOR_V2"),
     "view": ("CREATE VIEW lake.v AS SELECT 1 AS a", "MISSING_CATALOG_ABILITY"),
-    "constraint": (
-        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (flight >= 0)",
-        "UNSUPPORTED_FEATURE",
+    "constraint that rows fail": (
+        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (flight > 0)",
+        "CHECK_CONSTRAINT_VIOLATION",
+    ),
+    "constraint that is not enforced": (
+        "ALTER TABLE lake.flights ADD CONSTRAINT sure CHECK (flight >= 0) NOT ENFORCED",
+        "UNSUPPORTED_CONSTRAINT_CHARACTERISTIC",
     ),
     "drop": ("DROP TABLE lake.nothing", "TABLE_OR_VIEW_NOT_FOUND"),
     "name": ("SELECT * FROM lake.`a.b`", "TABLE_OR_VIEW_NOT_FOUND"),

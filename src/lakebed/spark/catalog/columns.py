@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,17 +24,37 @@ from lakebed.model.partition import (
     PartitionFunction,
 )
 from lakebed.model.predicate import quoted_name
-from lakebed.model.schema import MISSING, Field, Kind, Primitive, Schema, Type
+from lakebed.model.schema import (
+    MISSING,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.values import from_micros
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from lakebed.spark.catalog.session_jvm import Jvm
 
+_EPOCH = dt.date(1970, 1, 1)
 _MONTH, _HOUR = "yyyy-MM", "yyyy-MM-dd-HH"
-_PLAIN = ("boolean", "integer", "long", "float", "double")  # types whose values need no conversion
+_PLAIN = (
+    "boolean",
+    "byte",
+    "short",
+    "integer",
+    "long",
+    "float",
+    "double",
+)  # types whose values need no conversion
 _DEFAULT = "CURRENT_DEFAULT"  # Spark's: what INSERT gives to a column that it leaves out
 
 
@@ -47,16 +70,39 @@ def hidden_levels(layout: Layout) -> tuple[str, ...]:
     return tuple(name for name in layout.column_types if name not in shown)
 
 
-def table_struct(layout: Layout, names: Sequence[str]) -> StructType:
-    """Return columns as a table declares them: nullable, with the default of an INSERT."""
+def table_struct(layout: Layout, names: Sequence[str], *, has_required: bool = False) -> StructType:
+    """Return columns as a table declares them, with the default of an INSERT.
+
+    Args:
+        layout: Layout of the dataset.
+        names: The columns.
+        has_required: Whether fields that are not nullable are declared NOT NULL.
+    """
     from pyspark.sql.types import StructType
 
     struct = struct_type(layout.fields_of(tuple(names))) if names else StructType([])
     for column in struct.fields:
-        text = _default_text(layout.descriptor.schema.find(column.name))
+        field = layout.descriptor.schema.find(column.name)
+        text = _default_text(field)
         if text:
             column.metadata = {**(column.metadata or {}), _DEFAULT: text, "EXISTS_DEFAULT": text}
+        if has_required and field is not None:
+            column.nullable = field.nullable
+            _add_comments(column.dataType, field.type)
     return struct
+
+
+def _add_comments(declared: DataType, type_: Type) -> None:
+    """Give the parts of records their comments."""
+    match type_:
+        case Struct(fields=fields):
+            for part, field in zip(declared.fields, fields, strict=True):  # type: ignore[attr-defined]
+                part.metadata = {"comment": field.doc} if field.doc else {}
+                _add_comments(part.dataType, field.type)
+        case ListOf(element=element):
+            _add_comments(declared.elementType, element)  # type: ignore[attr-defined]
+        case MapOf(value=value):
+            _add_comments(declared.valueType, value)  # type: ignore[attr-defined]
 
 
 def level_type(type_: Type) -> pa.DataType:
@@ -75,9 +121,19 @@ def _default_text(field: Field | None) -> str:
     match field.default:
         case bool() | int():
             return str(field.default).lower()
+        case float() as number if math.isfinite(number):
+            return f"{number!r}D"
+        case Decimal() as number:
+            return f"{number:f}BD"
         case str() as text:
             escaped = text.replace("\\", "\\\\").replace("'", "\\'")
             return f"'{escaped}'"
+        case bytes() as content:
+            return f"X'{content.hex()}'"
+        case dt.datetime() as time:
+            return f"TIMESTAMP{'_NTZ' if time.tzinfo is None else ''} '{time.isoformat(' ')}'"
+        case dt.date() as day:
+            return f"DATE '{day.isoformat()}'"
     return ""  # Spark asks for the column
 
 
@@ -131,12 +187,23 @@ def constant_of(default: Any, name: str) -> object:
             return None
         if type_name.startswith("string"):
             return str(value.toString())
-        if type_name in _PLAIN:
+        if type_name.startswith("decimal"):
+            return Decimal(str(value.toString()))
+        match type_name:
+            case "date":
+                return _EPOCH + dt.timedelta(days=int(value))
+            case "timestamp":
+                return from_micros(int(value))
+            case "timestamp_ntz":
+                return from_micros(int(value)).replace(tzinfo=None)
+            case "binary":
+                return bytes(value)
+        if type_name in _PLAIN and not (isinstance(value, float) and not math.isfinite(value)):
             return value
     raise InvalidInputError(
         f"Column {name!r} has the default {default.getSql()}.",
-        hint="A number, a text or a truth value can be a default. Give others to the field in "
-        "Python, by lake.create(name, descriptor).",
+        hint="A single value that stays the same can be a default: a finite number, a text, a truth "
+        "value, a date or a time.",
     )
 
 

@@ -36,6 +36,7 @@ from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
 from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
+from lakebed.spark.catalog.table_constraints import with_constraint
 from lakebed.spark.catalog.time_travel import NamedMoment, asks_to_delete
 from lakebed.spark.catalog.writes import StagedLakeTable, StatementOptions, Wanted
 
@@ -80,9 +81,11 @@ class LakeCatalog(Proxied):
         return self._name
 
     def capabilities(self) -> Any:
-        """Return that columns may have defaults."""
+        """Return that columns may have defaults, and tables constraints."""
         kinds = self._jvm.connector.catalog.TableCatalogCapability
-        return self._jvm.to_set((kinds.SUPPORT_COLUMN_DEFAULT_VALUE,))
+        return self._jvm.to_set(
+            (kinds.SUPPORT_COLUMN_DEFAULT_VALUE, kinds.SUPPORT_TABLE_CONSTRAINT)
+        )
 
     def defaultNamespace(self) -> Any:
         """Return the namespace without a name."""
@@ -200,6 +203,8 @@ class LakeCatalog(Proxied):
             partition_by=tuple(wanted.partition_by),
             properties=wanted.properties,
         )
+        for constraint in wanted.constraints:
+            descriptor = with_constraint(self._jvm, descriptor, constraint, "CREATE TABLE")
         try:
             self._home_of(identifier).create(identifier.name(), descriptor)
         except DatasetExistsError:
@@ -373,9 +378,10 @@ class LakeCatalog(Proxied):
         if len(description) == 1:
             (information,) = description
             schema, transforms = information.schema(), information.partitions()
-            given = information.properties()
+            given, constraints = information.properties(), list(information.constraints())
         else:
             schema, transforms, given = description
+            constraints = []
         properties, options = _split_options(dict(given))
         StatementOptions.parse(options)  # Spark would ignore those of CREATE TABLE
         provider = properties.get("provider", "lakebed")
@@ -394,17 +400,24 @@ class LakeCatalog(Proxied):
             partition_by=functions_of(transforms),
             properties={n: v for n, v in properties.items() if n not in OF_SPARK},
             write_options=options,
+            constraints=constraints,
         )
 
     def _staged(
         self, identifier: Any, description: tuple[Any, ...], existing: CatalogDataset | None
     ) -> StagedLakeTable:
+        wanted = self._wanted(identifier, description)
+        if wanted.constraints:
+            raise InvalidInputError(
+                f"REPLACE TABLE {self._title(identifier)}: the statement takes no constraints.",
+                hint="Write ALTER TABLE … ADD CONSTRAINT after it. Constraints of the table stay.",
+            )
         return StagedLakeTable(
             self._jvm,
             self._title(identifier),
             self._home_of(identifier),
             identifier.name(),
-            self._wanted(identifier, description),
+            wanted,
             None if existing is None else self._opened(existing),
         )
 

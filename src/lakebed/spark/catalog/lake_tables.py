@@ -22,6 +22,7 @@ from lakebed.spark.catalog.row_operations import RowChange
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
 from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
 from lakebed.spark.catalog.streams import TableStream
+from lakebed.spark.catalog.table_constraints import constraints_of
 from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
 from lakebed.spark.decided_rows import IDENTITY, RowStatement
@@ -85,6 +86,11 @@ class CatalogDataset(Protocol):
 
     def at(self, *, version: int | None = None, time: Any = None) -> CatalogDataset:
         """Return an earlier version of it."""
+
+    def changes(
+        self, from_version: int, to_version: int | None = None, *, net: bool = False
+    ) -> Any:
+        """Return the rows that commits changed."""
 
     def append(self, data: Any, run: str | None = None) -> HasNotes:
         """Add rows."""
@@ -235,7 +241,10 @@ class TableVersion:
         self.columns = table_columns(self.layout)
         self.hidden = hidden_levels(self.layout)
         self.types = self.layout.predicate_types
-        self.schema = jvm.to_schema(table_struct(self.layout, self.columns))
+        # Rows of another tool may hold null where we would not.
+        is_checked = state.is_ours and not state.is_changed_by_others
+        declared = table_struct(self.layout, self.columns, has_required=is_checked)
+        self.schema = jvm.to_schema(declared)
 
     @property
     def name(self) -> str:
@@ -278,9 +287,9 @@ class TableVersion:
         )
 
     @functools.cached_property
-    def no_constraints(self) -> Any:
-        """An empty array: the checks of a dataset are not Spark's."""
-        return self._jvm.to_array(self._jvm.connector.catalog.constraints.Constraint, ())
+    def constraints(self) -> Any:
+        """The checks that are constraints of SQL, as Spark's JVM has them."""
+        return constraints_of(self._jvm, self.state)
 
     @functools.cached_property
     def held_columns(self) -> Mapping[int, frozenset[str]]:
@@ -353,8 +362,8 @@ class LakeTable(HasPartitions):
         return self._opened.columns_of_jvm
 
     def constraints(self) -> Any:
-        """Return no constraints."""
-        return self._opened.no_constraints
+        """Return the checks that are constraints of SQL."""
+        return self._opened.constraints
 
     def partitioning(self) -> Any:
         """Return the partitions."""

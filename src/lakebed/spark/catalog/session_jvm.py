@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lakebed.errors import LakebedError
 from lakebed.spark.callbacks import note_thread
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _PACKAGE = "org.apache.spark.sql"
+# Rules of Spark's optimizer that leave comparisons of columns with constants.
+_PLAIN_FORMS = (
+    *("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding"),
+    *("UnwrapCastInBinaryComparison", "LikeSimplification"),
+)
 
 
 class Jvm:
@@ -172,6 +177,18 @@ class Jvm:
         """Return the filter that an expression of Spark's planner is; None if it is none."""
         translated = self._strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
         return translated.get() if translated.isDefined() else None
+
+    def find_condition(self, frame: DataFrame) -> Any:
+        """Return the filter of a frame whose last step is WHERE; None if it has no such form.
+
+        Constants are computed as the session computes them, such as those that depend on its zone.
+        """
+        plan = cast("Any", frame)._jdf.queryExecution().analyzed()
+        if plan.containsPattern(self.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+            return None  # it would be the time of today for ever
+        for rule in _PLAIN_FORMS:
+            plan = getattr(getattr(self.sql.catalyst.optimizer, f"{rule}$"), "MODULE$").apply(plan)
+        return self.find_filter(plan.condition())
 
     def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
         """Return predicates in their older form, with column and value; None if one has none."""

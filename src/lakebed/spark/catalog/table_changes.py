@@ -14,6 +14,7 @@ from lakebed.model.spark_types import schema_from_spark
 from lakebed.spark.catalog.columns import constant_of
 from lakebed.spark.catalog.lake_tables import VERSION_PROPERTY
 from lakebed.spark.catalog.session_jvm import Jvm
+from lakebed.spark.catalog.table_constraints import with_constraint
 
 # Properties that Spark itself gives to a table.
 OF_SPARK = frozenset(
@@ -55,6 +56,12 @@ def _with_change(jvm: Jvm, old: DatasetDescriptor, change: Any) -> DatasetDescri
             gone = change.property()
             properties = {name: text for name, text in old.properties.items() if name != gone}
             return dataclasses.replace(old, properties=properties)
+        case "AddConstraint":
+            return with_constraint(jvm, old, change.constraint(), "ALTER TABLE")
+        case "DropConstraint" if change.ifExists() and change.name() not in old.checks:
+            return old
+        case "DropConstraint":
+            return old.without_check(str(change.name()))
     path = list(change.fieldNames()) if "Column" in kind else []
     if len(path) == 1:
         name = str(path[0])

@@ -329,6 +329,7 @@ class Wanted:
         partition_by: Partitions.
         properties: Properties of the user.
         write_options: Options of the write that makes it.
+        constraints: Constraints of the JVM.
     """
 
     schema: Any
@@ -336,6 +337,7 @@ class Wanted:
     partition_by: Sequence[PartitionFunction]
     properties: Mapping[str, str]
     write_options: Mapping[str, str]
+    constraints: Sequence[Any] = ()
 
     @property
     def options(self) -> dict[str, object]:
