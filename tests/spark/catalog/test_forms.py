@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.spark.catalog.changelog import LakeChangelog
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
 from lakebed.spark.catalog.lake_tables import LakeTable
 from lakebed.spark.catalog.metadata_tables import FactsScanBuilder, FactsTable, ReadOnlyTable
@@ -21,7 +22,15 @@ pytestmark = [
 
 CLASSES = [
     *(LakeCatalog, LakeTable, ReadOnlyTable, FactsTable, FactsScanBuilder, LakeProcedure),
-    *(LakeScan, LakeScanBuilder, GroupScan, LakeWriteBuilder, StagedLakeTable, RowChange),
+    *(
+        LakeScan,
+        LakeScanBuilder,
+        GroupScan,
+        LakeWriteBuilder,
+        StagedLakeTable,
+        RowChange,
+        LakeChangelog,
+    ),
 ]
 
 

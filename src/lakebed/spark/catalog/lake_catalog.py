@@ -14,6 +14,7 @@ from lakebed.errors import (
     InvalidInputError,
 )
 from lakebed.model.descriptor import DatasetDescriptor
+from lakebed.spark.catalog.changelog import LakeChangelog
 from lakebed.spark.catalog.columns import defaults_of, functions_of, schema_of
 from lakebed.spark.catalog.java_errors import raised_in_java
 from lakebed.spark.catalog.lake_tables import (
@@ -261,12 +262,10 @@ class LakeCatalog(Proxied):
         dataset.evolve(lambda old: with_changes(self._jvm, old, changes))
         return self.loadTable(identifier)
 
-    def loadChangelog(self, identifier: Any, *_range: Any) -> Any:
-        """Refuse it."""
-        raise InvalidInputError(
-            f"The catalog does not take SELECT … CHANGES of {identifier.name()!r}.",
-            hint=f"Call lake[{identifier.name()!r}].changes(from_version, to_version).spark(spark).",
-        )
+    def loadChangelog(self, identifier: Any, context: Any, options: Any) -> Any:
+        """Return the rows that commits changed, as `Dataset.changes`."""
+        dataset = self._get(identifier)
+        return LakeChangelog(self._jvm, self._title(identifier), dataset, context, dict(options))
 
     def loadProcedure(self, identifier: Any) -> Any:
         """Return a procedure: a verb of upkeep, which takes names of a namespace.
