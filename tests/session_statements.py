@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +17,9 @@ EXPECTED = {
     "narrow": "SchemaMismatchError",
     "ctas": 3,
     "asked": [["UA", 1], ["Y", 1], ["ua+AA", 1], ["x", 1]],
-    "by session": ["MERGE", "events", 1],
     "seen at once": 9,
-    "refused": "InvalidInputError",
+    "refused": ["InvalidInputError"] * 2,
     "passed on": 7,
-    "given back": True,
 }
 
 
@@ -73,23 +72,28 @@ def run(spark: Any, directory: str) -> dict[str, Any]:
         "SELECT carrier, count(*) AS n FROM events GROUP BY carrier ORDER BY 1", spark
     )
     found["asked"] = [[row["carrier"], row["n"]] for row in answer.to_pylist()]
-    before = spark.sql
-    attached = lakebed.spark.attach(spark, lake, prefix="l_", sql=True)
-    text = (
-        "MERGE INTO l_events t USING changes s ON t.id = s.key "
-        "WHEN MATCHED AND t.id = 1 THEN UPDATE SET delay = 9"
-    )
-    row = spark.sql(text).collect()[0]
-    found["by session"] = [row["statement"], row["dataset"], row["updated_row_count"]]
-    found["seen at once"] = spark.sql("SELECT delay FROM l_events WHERE id = 1").collect()[0][0]
-    try:
-        spark.sql("DELETE FROM l_events WHERE id = :id", args={"id": 1})
-    except LakebedError as error:
-        found["refused"] = type(error).__name__
-    found["passed on"] = spark.sql("SELECT 7 AS n").collect()[0][0]
-    attached.detach()
-    found["given back"] = spark.sql == before
+    with lakebed.spark.attach(spark, lake, prefix="l_"):
+        lake.sql(
+            "MERGE INTO events t USING changes s ON t.id = s.key "
+            "WHEN MATCHED AND t.id = 1 THEN UPDATE SET delay = 9",
+            spark,
+            write=True,
+        )
+        found["seen at once"] = spark.sql("SELECT delay FROM l_events WHERE id = 1").collect()[0][0]
+        found["refused"] = [
+            _error_of(lambda: spark.sql("DELETE FROM l_events WHERE id = :id", args={"id": 1})),
+            _error_of(lambda: spark.sql(sqlQuery="UPDATE l_events SET delay = 1")),
+        ]
+        found["passed on"] = spark.sql("SELECT 7 AS n").collect()[0][0]
     return found
+
+
+def _error_of(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except LakebedError as error:
+        return type(error).__name__
+    return "none"
 
 
 def _rows(events: lakebed.Dataset) -> list[list[Any]]:

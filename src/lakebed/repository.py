@@ -63,7 +63,6 @@ from lakebed.tables.signs import check_plain
 from lakebed.view import View
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakebed.model.dimensions import DimensionSchema
@@ -893,16 +892,6 @@ class Repository(RefusesFormerNames):
             is_dry_run=dry_run,
         )
         return any_statement.run(order, query)
-
-    def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
-        """Carry out a statement that came by `spark.sql`; see `lakebed.spark.attach`."""
-        from lakebed.sql import any_statement, summaries
-        from lakebed.sql.lake_access import PrefixedLake, StatementOrder
-
-        lake = PrefixedLake(self, prefix)
-        order = StatementOrder(lake=lake, spark=spark, tables={}, may_write=True, must_purge=True)
-        result = any_statement.run(order, text)
-        return summaries.as_table(result, text, prefix)
 
     def _on_dry_run(self) -> Repository:
         """Return the repository on a store that keeps all writes in this process."""

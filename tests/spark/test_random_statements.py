@@ -82,13 +82,15 @@ def as_filters(spark: Any) -> Ask:
     return ask
 
 
-def as_statement(spark: Any, dataset: lakebed.Dataset, verb: str) -> Ask:
+def as_statement(spark: Any, lake: lakebed.Repository, verb: str) -> Ask:
     """Return what evaluates conditions by a DELETE or UPDATE, each on the rows of its tag."""
+
+    dataset = lake["tagged"]
 
     def ask(conditions: Sequence[str]) -> list[Answer]:
         version = dataset.version
         tagged = " OR ".join(f"(k = {n} AND {text})" for n, text in enumerate(conditions))
-        spark.sql(f"{verb} WHERE {tagged}")
+        lake.sql(f"{verb} WHERE {tagged}", spark, write=True)
         rest = {tuple(row.values()) for row in dataset.arrow(["k", "id"]).to_pylist()}
         if dataset.version != version:
             dataset.rollback(version=version)
@@ -174,12 +176,12 @@ def test_each_statement_chooses_the_rows_that_spark_shows_in_its_zone(
 
     with settings(spark, {**CHEAP_PLANS, "spark.sql.session.timeZone": zone}):
         wanted = dict(zip(conditions, answers(as_values(spark), conditions, 100), strict=True))
-        with lakebed.spark.attach(spark, lake, sql=True):
+        with lakebed.spark.attach(spark, lake):
             found["SELECT"] = answers(as_filters(spark), conditions, AT_ONCE)
             reasons = refusals(spark, lake["tagged"], conditions)
             taken = [text for text, why in zip(conditions, reasons, strict=True) if not why]
             for verb in ("DELETE FROM tagged", "UPDATE tagged SET id = -1 - id"):
-                ask = as_statement(spark, lake["tagged"], verb)
+                ask = as_statement(spark, lake, verb)
                 by_text = dict(zip(taken, answers(ask, taken, AT_ONCE), strict=True))
                 found[verb] = [
                     why or by_text[text] for text, why in zip(conditions, reasons, strict=True)

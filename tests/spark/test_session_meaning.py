@@ -103,19 +103,19 @@ def differing(
 ) -> tuple[list[str], set[str]]:
     """Return the statements that leave other rows than SELECT shows, and the forms carried out."""
     wrong, done = [], set()
-    attached = lakebed.spark.attach(spark, lake_of(dataset), sql=True)
+    lake = lake_of(dataset)
+    attached = lakebed.spark.attach(spark, lake)
 
     def rows_after(statement: str, query: str, form: str) -> list[Any] | None:
         version = dataset.version
         try:
-            spark.sql(statement)
+            lake.sql(statement, spark, write=True)
         except LakebedError:
             return None
         done.add(form)
         rows = [tuple(row) for row in spark.sql(query).collect()]
         if dataset.version != version:
             dataset.rollback(version=version)
-            attached.refresh()
         return rows
 
     for condition in conditions:
@@ -199,8 +199,8 @@ def test_each_statement_sets_the_same_moment(spark: Any, tmp_path: Path) -> None
     for number, statement in enumerate(statements):
         dataset = create(spark, tmp_path / str(number))
         lake = lake_of(dataset)
-        with settings(spark, zone="America/New_York"), lakebed.spark.attach(spark, lake, sql=True):
-            spark.sql(statement)
+        with settings(spark, zone="America/New_York"), lakebed.spark.attach(spark, lake):
+            lake.sql(statement, spark, write=True)
             assert spark.sql(f"SELECT id FROM t WHERE t = {at}").count() > 0, statement
 
 
@@ -208,11 +208,11 @@ def test_moments_of_versions_are_in_the_zone_of_the_session(spark: Any, tmp_path
     dataset = create(spark, tmp_path)
     lake = lake_of(dataset)
     time.sleep(1.1)
-    with settings(spark, zone="Asia/Tokyo"), lakebed.spark.attach(spark, lake, sql=True):
+    with settings(spark, zone="Asia/Tokyo"):
         between = spark.sql("SELECT CAST(current_timestamp() AS STRING) s").collect()[0].s
         time.sleep(0.1)
         dataset.append(spark.sql(ROWS))
         old = lake.sql(f"SELECT count(*) AS n FROM t TIMESTAMP AS OF '{between}'", spark)
         assert old["n"].to_pylist() == [5]
-        spark.sql(f"RESTORE TABLE t TO TIMESTAMP AS OF '{between}'")
+        lake.sql(f"RESTORE TABLE t TO TIMESTAMP AS OF '{between}'", spark, write=True)
     assert dataset.count() == 5

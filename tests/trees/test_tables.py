@@ -494,8 +494,9 @@ def test_instants_without_a_zone_are_the_same_in_spark_in_any_zone(spark, lake, 
             (t, t, t) for t in micros
         ]
         assert (later.count(), local.count(), viewed.count()) == (2, 1, 2)
-        with lakebed.spark.attach(spark, lake, sql=True):
-            spark.sql("DELETE FROM two WHERE c = TIMESTAMP '1970-01-01 08:59:59'").collect()
+        with lakebed.spark.attach(spark, lake):
+            statement = "DELETE FROM two WHERE c = TIMESTAMP '1970-01-01 08:59:59'"
+            lake.sql(statement, spark, write=True)
             kept = spark.sql(
                 "SELECT n FROM two WHERE c > TIMESTAMP '1970-01-01 08:59:58'"
             ).collect()

@@ -1,9 +1,10 @@
-"""Calls of PySpark that take the name of a table, for sessions with attached datasets.
+"""Calls of PySpark that name a table, for sessions with attached datasets.
 
 Spark lets a temporary view and a table of the catalog have the same name: `saveAsTable("t")` beside
-an attached view `t` would write another table, and leave the dataset as it is. There is no hook for
-it in the JVM, so the methods of PySpark are wrapped, once in a process; they do nothing else for
-sessions without attached datasets.
+an attached view `t` would write another table, and leave the dataset as it is. What changes a view
+by SQL is refused by Spark without a word on what to do. There is no hook for it in the JVM, so the
+methods of PySpark are wrapped, once in a process; they do nothing else for sessions without
+attached datasets.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError
+from lakebed.model.sql_heads import head_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +66,13 @@ _READERS = (
     ("pyspark.sql.connect.readwriter", "DataFrameReader", "table", "_client"),
     ("pyspark.sql.connect.session", "SparkSession", "table", ""),
 )
+_STATEMENTS = (
+    ("pyspark.sql.session", "SparkSession", "sql", ""),
+    ("pyspark.sql.connect.session", "SparkSession", "sql", ""),
+)
+_CHANGING = frozenset(
+    ("MERGE", "UPDATE", "DELETE", "INSERT", "TRUNCATE", "OPTIMIZE", "VACUUM", "RESTORE")
+)
 _wrapped: set[str] = set()
 
 
@@ -77,6 +86,8 @@ def add_attachment(attachment: Attachment) -> None:
                 _wrap(place, package, _guarded)
             for place in _READERS:
                 _wrap(place, package, _current)
+            for place in _STATEMENTS:
+                _wrap(place, package, _checked)
             _wrapped.add(package)
         for earlier in _attachments_of(spark):
             earlier.give_up(attachment.names())
@@ -108,9 +119,33 @@ def check_free(spark: Any, name: object, call: str) -> None:
             raise InvalidInputError(
                 f"{plain!r} is the view of the attached dataset {dataset!r}, which {call} does not "
                 "write: it would make another table of that name.",
-                hint=f"Write lake[{dataset!r}].append(frame), or likewise overwrite and merge; or INSERT "
-                "INTO and MERGE by spark.sql, after attach(…, sql=True). For another table take "
-                "another name.",
+                hint=f"Write lake[{dataset!r}].append(frame), or likewise overwrite and merge; or the "
+                f'table lake.{dataset} of a catalog: attach(spark, lake, catalog="lake"). For another '
+                "table take another name.",
+            )
+
+
+def _check_statement(spark: Any, text: object) -> None:
+    """Check that a statement does not change an attached view.
+
+    Raises:
+        InvalidInputError: It would, or would make another table of the name of a view.
+    """
+    head = head_of(text) if isinstance(text, str) else None
+    if head is None or head.name in ("", "?") or head.qualifier:
+        return
+    if head.verb == "CREATE":
+        check_free(spark, head.name, "CREATE TABLE")
+    if head.verb not in _CHANGING:
+        return
+    for attachment in _attachments_of(spark):
+        dataset = attachment.dataset_of(head.name)
+        if dataset is not None:
+            raise InvalidInputError(
+                f"{head.verb} of {head.name!r}, the view of the attached dataset {dataset!r}: "
+                "Spark only reads it.",
+                hint='A catalog takes it: attach(spark, lake, catalog="lake"), and the table '
+                f"lake.{dataset}. So does lake.sql(text, spark, write=True).",
             )
 
 
@@ -165,3 +200,14 @@ def _current(original: Callable[..., Any], attribute: str, call: str) -> Callabl
         return original(self, *args, **kwargs)
 
     return read
+
+
+def _checked(original: Callable[..., Any], attribute: str, call: str) -> Callable[..., Any]:  # noqa: ARG001 - as of _guarded
+    @functools.wraps(original)
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _attachments_of(self):
+            catch_up(self)
+            _check_statement(self, args[0] if args else kwargs.get("sqlQuery"))
+        return original(self, *args, **kwargs)
+
+    return ask

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, cast, overload
 
 from lakebed.common.given import given_names
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
-from lakebed.errors import DatasetNotFoundError, InvalidInputError, InvalidNameError
+from lakebed.errors import DatasetNotFoundError, InvalidInputError
 from lakebed.model.footprint import FOOTPRINT, hidden_columns
 from lakebed.model.names import find_alike
 from lakebed.model.predicate import TRUE, Predicate
-from lakebed.model.sql_heads import FirstWords
 from lakebed.plan.footprint_columns import with_footprint
 from lakebed.plan.search import plan
-from lakebed.spark.attached_names import Attachment, add_attachment, check_free, remove_attachment
+from lakebed.spark.attached_names import Attachment, add_attachment, remove_attachment
 from lakebed.spark.catalog.sessions import AttachedCatalog, attach_catalog
 from lakebed.spark.planned_frame import read_frame
 from lakebed.spark.session import get_session
-from lakebed.spark.session_sql import SessionSql
 from lakebed.state.own_commits import last_commits
 from lakebed.state.reader import list_repository, read_head
 from lakebed.state.state import State
 from lakebed.store.base import Store
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lakebed.spark.catalog.lake_tables import CatalogRepository
-
-
-# Statements on a view that Spark refuses, without a word on what to do.
-_CHANGING = frozenset(
-    ("MERGE", "UPDATE", "DELETE", "INSERT", "TRUNCATE", "OPTIMIZE", "VACUUM", "RESTORE")
-)
 
 
 class HasStore(Protocol):
@@ -46,16 +37,6 @@ class HasStore(Protocol):
     @property
     def store(self) -> Store:
         """The store of the datasets."""
-
-
-class TakesSql(Protocol):
-    """A repository that carries out SQL statements."""
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is a dataset of this name."""
-
-    def _sql_of_session(self, text: str, spark: SparkSession, prefix: str) -> pa.Table:
-        """Carry out a statement on a dataset, which has a prefix before its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +80,6 @@ class AttachedTables:
         self._views: dict[str, _View] = {}
         self._commits: dict[str, int] = {}
         self._given_up: set[str] = set()  # in lower case
-        self._repository: TakesSql | None = None
-        self._sql: SessionSql | None = None
         self._attachment: Attachment | None = None
         self._lock = threading.RLock()
 
@@ -193,39 +172,20 @@ class AttachedTables:
     def _dataset_of(self, name: str) -> str | None:
         """Return the dataset whose view has a name in SQL, which ignores case; None without one."""
         folded = name.casefold()
-        length = len(self._prefix)
-        for view in list(self._views):
-            if view.casefold() == folded:
-                return view[length:]
-        own = name[length:]
-        if self._repository is None or name[:length].casefold() != self._prefix.casefold():
-            return None
-        if self._datasets is not None or not own:
-            return None
-        try:
-            return own if self._repository.exists(own) else None
-        except InvalidNameError:
-            return None
+        shown = (view for view in list(self._views) if view.casefold() == folded)
+        return next((view[len(self._prefix) :] for view in shown), None)
 
     def detach(self) -> None:
-        """Drop the views, and give `spark.sql` back; a second call does nothing."""
+        """Drop the views, and stop to guard their names; a second call does nothing."""
         if self._attachment is not None:
             remove_attachment(self._attachment)
             self._attachment = None
-        if self._sql is not None:
-            self._sql.remove(self._take)
-            self._sql = None
         for name in self.names:
             self._spark.catalog.dropTempView(name)
         self._views = {}
 
-    def _begin(self, repository: TakesSql | None) -> None:
-        """Guard the names of the views in the session.
-
-        Args:
-            repository: Carries out the statements of `spark.sql` on datasets; None refuses them.
-        """
-        self._repository = repository
+    def _begin(self) -> None:
+        """Guard the names of the views in the session."""
         self._attachment = Attachment(
             spark=self._spark,
             names=lambda: self.names,
@@ -234,33 +194,6 @@ class AttachedTables:
             give_up=self._give_up,
         )
         add_attachment(self._attachment)
-        self._sql = SessionSql.add(self._spark, self._take)
-
-    def _take(self, head: FirstWords) -> Callable[[str], pa.Table] | None:
-        dataset = self._dataset_of(head.name)
-        if dataset is None:
-            return None
-        if self._repository is not None:
-            return self._carry
-        if head.verb == "CREATE":
-            check_free(self._spark, head.name, "CREATE TABLE")
-        if head.verb in _CHANGING:
-            raise InvalidInputError(
-                f"{head.verb} of {head.name!r}, the view of the attached dataset {dataset!r}: "
-                "Spark only reads it.",
-                hint="Attach with sql=True to let spark.sql take the statement, or give it to "
-                "lake.sql(text, spark, write=True).",
-            )
-        return None
-
-    def _carry(self, text: str) -> pa.Table:
-        repository = self._repository
-        assert repository is not None  # asked by `_take`
-        answer = repository._sql_of_session(text, self._spark, self._prefix)
-        if self._datasets is not None:  # one of them may have been dropped
-            self._datasets = tuple(name for name in self._datasets if repository.exists(name))
-        self.refresh()
-        return answer
 
     def __enter__(self) -> Self:
         return self
@@ -329,7 +262,6 @@ def attach(
     *,
     prefix: str = "",
     datasets: str | Iterable[str] | None = None,
-    sql: bool = False,
     footprint: bool = False,
     catalog: None = None,
     shared_host: bool = False,
@@ -352,7 +284,6 @@ def attach(
     *,
     prefix: str = "",
     datasets: str | Iterable[str] | None = None,
-    sql: bool = False,
     footprint: bool = False,
     catalog: str | None = None,
     shared_host: bool = False,
@@ -387,11 +318,6 @@ def attach(
         prefix: Start of the name of each view, before the name of the dataset. In SQL, a
             name with characters other than letters, digits and `_` needs backticks.
         datasets: Only these; None for all.
-        sql: Also let `spark.sql` of this session take MERGE, UPDATE, DELETE, INSERT and the other
-            statements of `Repository.sql` whose target is one of the datasets, by the name of its
-            view. It returns a frame with one row about the change, or with the rows of DESCRIBE,
-            and refreshes the views. All other statements are passed on to Spark, as are those that
-            do not come through this session object. `detach` undoes it.
         footprint: Also show `batch_id`, `batch_time` and `run`, at the end: the batch that wrote
             a row, the time when it began, and its run. A column of the dataset of such a name takes
             its place. With a `prefix` of their own, such views can be beside others.
@@ -418,7 +344,7 @@ def attach(
             hint="Give a repository, as of lakebed.open_repository(...); datasets=[...] for some.",
         )
     if catalog is not None:
-        if prefix or datasets is not None or sql or footprint:
+        if prefix or datasets is not None or footprint:
             raise InvalidInputError(
                 f"catalog is {catalog!r}, beside options of views.",
                 hint="Give catalog alone: its tables have the names of the datasets, and all of "
@@ -432,5 +358,5 @@ def attach(
     attached = AttachedTables(
         session, repository.store, prefix, datasets, FOOTPRINT if footprint else ()
     ).refresh()
-    attached._begin(cast("TakesSql", repository) if sql else None)
+    attached._begin()
     return attached

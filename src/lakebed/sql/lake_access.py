@@ -70,8 +70,6 @@ class StatementOrder:
         run: Name of the run.
         may_write: Whether a statement may change datasets.
         is_dry_run: Whether nothing is written.
-        must_purge: Whether DROP TABLE is refused without PURGE: in Spark it leaves the rows of a
-            table that lies elsewhere.
     """
 
     lake: SqlLake
@@ -80,70 +78,3 @@ class StatementOrder:
     run: str | None = None
     may_write: bool = False
     is_dry_run: bool = False
-    must_purge: bool = False
-
-
-class PrefixedLake:
-    """A repository whose datasets have a prefix before their names, as views of Spark have."""
-
-    def __init__(self, lake: SqlLake, prefix: str) -> None:
-        """Take the repository and the prefix, which may be empty."""
-        self._lake = lake
-        self._prefix = prefix
-
-    @property
-    def store(self) -> Store:
-        """The store of the datasets."""
-        return self._lake.store
-
-    def open(self, name: str) -> Dataset:
-        """Return a dataset.
-
-        Raises:
-            DatasetNotFoundError: The name lacks the prefix, or there is no such dataset.
-        """
-        return self._lake.open(self._own(name))
-
-    def list(self) -> list[str]:
-        """Return the names of all views."""
-        return [self._prefix + name for name in self._lake.list()]
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is a dataset of this name."""
-        return self._has_prefix(name) and self._lake.exists(self._own(name))
-
-    def create(self, name: str, schema: object, **options: Any) -> Dataset:
-        """Create a dataset."""
-        return self._lake.create(self._own(name), schema, **options)
-
-    def drop(self, name: str, *, if_missing: Literal["error", "ignore"] = "error") -> bool:
-        """Delete a dataset."""
-        return self._lake.drop(self._own(name), if_missing=if_missing)
-
-    def _has_prefix(self, name: str) -> bool:
-        return name[: len(self._prefix)].casefold() == self._prefix.casefold()
-
-    def _own(self, name: str) -> str:
-        """Return the name of a dataset, as it is spelt; Spark ignores case in names.
-
-        Raises:
-            DatasetNotFoundError: The name lacks the prefix.
-        """
-        if not self._has_prefix(name):
-            raise DatasetNotFoundError(
-                f"There is no view {name!r} of a dataset.",
-                hint=f"Views of datasets begin with {self._prefix!r}.",
-            )
-        own = name[len(self._prefix) :]
-        if self._lake.exists(own):
-            return own
-        alike = [name for name in self._lake.list() if name.casefold() == own.casefold()]
-        return alike[0] if len(alike) == 1 else own
-
-    def _write_new(
-        self, name: str, data: object, options: Mapping[str, Any], run: str | None
-    ) -> Commit:
-        return self._lake._write_new(self._own(name), data, options, run)
-
-    def _on_dry_run(self) -> SqlLake:
-        return PrefixedLake(self._lake._on_dry_run(), self._prefix)

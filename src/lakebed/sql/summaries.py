@@ -1,4 +1,4 @@
-"""The result of any statement as a table: what a frame of Spark and the command line show."""
+"""The result of any statement as a table, as the command line shows it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ _SCHEMA = pa.schema(
 )
 
 
-def as_table(result: Any, text: str, prefix: str = "", *, is_dry_run: bool = False) -> pa.Table:
+def as_table(result: Any, text: str, *, is_dry_run: bool = False) -> pa.Table:
     """Return the result of a statement: its rows, or one row about what has changed.
 
     Args:
         result: The result of `Repository.sql`.
         text: The statement.
-        prefix: Start of the names in it, before that of the dataset.
         is_dry_run: Whether nothing was written.
     """
     if isinstance(result, pa.Table):
@@ -34,7 +33,7 @@ def as_table(result: Any, text: str, prefix: str = "", *, is_dry_run: bool = Fal
     assert head is not None  # queries give rows
     row: dict[str, object] = {
         "statement": head.verb,
-        "dataset": head.name.removeprefix(prefix),
+        "dataset": head.name,
         "is_dry_run": is_dry_run,
         "report": "nothing has changed" if result is None else repr(result),
     }

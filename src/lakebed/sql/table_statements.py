@@ -282,12 +282,6 @@ def drop(order: StatementOrder, tree: exp.Drop) -> bool:
     if len(tables) != 1:
         raise refused("DROP of several tables", "Drop one after the other.")
     name, _ = target_name(tables[0], "DROP TABLE")
-    if order.must_purge and not tree.args.get("purge"):
-        raise refused(
-            f"DROP TABLE {name} without PURGE: it would delete the dataset with all its versions",
-            f"Write DROP TABLE {name} PURGE, or lake.drop({name!r}); DROP VIEW {name} leaves the "
-            "dataset.",
-        )
     if not order.is_dry_run:
         return order.lake.drop(name, if_missing="ignore" if tree.args.get("exists") else "error")
     if tree.args.get("exists") and not order.lake.exists(name):

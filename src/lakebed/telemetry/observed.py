@@ -163,10 +163,7 @@ VERBS = (
     Verbs(
         module="lakebed.repository",
         owner="Repository",
-        names={
-            **_same("create", "write", "adopt", "drop", "sql", "maintain", "report"),
-            "_sql_of_session": "sql",
-        },
+        names=_same("create", "write", "adopt", "drop", "sql", "maintain", "report"),
         place=_of_repository,
     ),
     Verbs(
