@@ -33,8 +33,7 @@ class Inputs:
         json: Notation of JSON, as far as the first rows show it.
         notation: Parts of the notation that were given.
         remarks: Remarks on the files.
-        recognized: What the first bytes show, for the format and these parts of the notation; None if
-            this must be found again.
+        recognized: Format and notation by the first bytes; None if they must be recognized again.
     """
 
     format: FileFormat

@@ -418,7 +418,7 @@ class _BlockParser(CsvParser):
             table = self._table_of(data, self._as_text)
         except pa.ArrowException:
             return error
-        if table.num_rows + len(self._ragged) != len(records):  # some record is no row
+        if table.num_rows + len(self._ragged) != len(records):  # some records are not rows
             return error
         others = []
         for number, cell_count in self._ragged.items():

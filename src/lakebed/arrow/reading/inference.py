@@ -205,7 +205,7 @@ def inspect_files(
         unfit: As for `infer_schema`.
         takes_any: True to repair names of JSON, and to read values of several types as text.
         on_progress: As for `infer_schema`.
-        recognized: What `recognize_some` has found in these files, for these parts of the notation.
+        recognized: Result of `recognize_some` for these files and parts of the notation, if it is known.
 
     Raises:
         InvalidInputError: As for `infer_schema` and `recognize`.
@@ -349,7 +349,7 @@ def find_notation(
         csv: As for `inspect_files`.
         json: As for `inspect_files`.
         is_known: Formats whose notation is known already, so that no row is looked at.
-        recognized: What `recognize_some` has found in these files; None to call it.
+        recognized: Result of `recognize_some` for these files; None to call it.
 
     Raises:
         InvalidInputError: As for `recognize`.
