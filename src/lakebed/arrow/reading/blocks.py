@@ -169,7 +169,7 @@ def count_newlines(data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == NEWLINE))
 
 
-class Records(Protocol):
+class NumberedRecords(Protocol):
     """The records of a block."""
 
     def line(self, index: int) -> Line:
@@ -209,7 +209,7 @@ class BlockRecords:
 
 @dataclass(frozen=True, slots=True)
 class LineRecords:
-    """Records that are lines already."""
+    """NumberedRecords that are lines already."""
 
     lines: Sequence[Line]
 
@@ -260,7 +260,7 @@ class LineParser:
 class ParsedChunk(Chunk):
     """Rows that are parsed already; only checks of the dataset can fail."""
 
-    def __init__(self, parsed: ParsedRows, records: Records, parser: LineParser) -> None:
+    def __init__(self, parsed: ParsedRows, records: NumberedRecords, parser: LineParser) -> None:
         self._parsed = parsed
         self._records = records
         self._parser = parser
@@ -297,7 +297,9 @@ class ParsedChunk(Chunk):
         return LineChunk([line], self._parser.parse, self._parser.is_cut).reject(cause)
 
 
-def settle(parsed: ParsedRows, records: Records, parser: LineParser) -> Iterator[Chunk | Reject]:
+def settle(
+    parsed: ParsedRows, records: NumberedRecords, parser: LineParser
+) -> Iterator[Chunk | Reject]:
     """Yield the rows of a block, and the rejects among its lines in question, which are read by lines."""
     if parsed.in_question:
         lines = [(number, records.line(number)) for number in parsed.in_question]

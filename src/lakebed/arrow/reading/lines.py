@@ -37,8 +37,8 @@ from lakebed.arrow.reading.blocks import (
     BlockSource,
     LineParser,
     LineRecords,
+    NumberedRecords,
     ParsedRows,
-    Records,
     count_newlines,
     settle,
 )
@@ -175,7 +175,7 @@ class JsonReader(FormatReader):
         return Struct(tuple(self._descriptor.schema.fields))
 
 
-_DocumentBlock = tuple[bytes | list[bytes], Records, Line | None]
+_DocumentBlock = tuple[bytes | list[bytes], NumberedRecords, Line | None]
 """Some lines or objects, their records, and a line with a problem that follows."""
 
 
