@@ -6,6 +6,7 @@ JVM holds. The server and the client in the JVM both know tokens, so both get th
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from typing import Any
@@ -63,13 +64,14 @@ class ThreadWatch:
         global _watch
         self._client = _client_of(gateway)
         self._kept = _field_of(self._client, "connections").get(self._client)
-        self._threads: list[tuple[Any, Any]] = []
+        self._numbers = itertools.count()
+        self._threads: dict[int, tuple[Any, Any]] = {}  # each with its connection
         _watch = self
 
     def note(self, gateway: Any) -> None:
         """Remember the thread of the JVM that calls, and its connection."""
         thread = gateway.jvm.java.lang.Thread.currentThread()
-        self._threads.append((thread, self._client.getPerThreadConnection()))
+        self._threads[next(self._numbers)] = thread, self._client.getPerThreadConnection()
 
     def close_ended(self) -> int:
         """Close the connections of threads that have ended.
@@ -80,10 +82,9 @@ class ThreadWatch:
         Cost:
             A call into the JVM for each connection.
         """
-        for pair in list(self._threads):
-            thread, connection = pair
+        for number, (thread, connection) in list(self._threads.items()):
             if not thread.isAlive():
-                self._threads.remove(pair)
+                del self._threads[number]
                 self._kept.remove(connection)
                 connection.shutdown()
         return len(self._threads)
