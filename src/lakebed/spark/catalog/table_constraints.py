@@ -34,7 +34,7 @@ def with_constraint(
         statement: Name of the statement, for the error.
 
     Raises:
-        InvalidInputError: The constraint is no CHECK, its condition cannot be a check of ours, or
+        InvalidInputError: The constraint is not a CHECK, its condition cannot be a check of ours, or
             the name is taken.
     """
     name = str(constraint.name())
