@@ -122,6 +122,14 @@ def flip_bits(name: str, lake: Path, count: int | None) -> Flips:
     return _judge(Flips(size), lake, file, chosen)
 
 
+def flip_footer(name: str, lake: Path, *, every: int) -> Flips:
+    """Make a lake and flip the lowest bit of some bytes of the footer of one of its files."""
+    file = FILES[name](lake)
+    size = file.stat().st_size
+    begin = size - 8 - int.from_bytes(file.read_bytes()[-8:-4], "little")
+    return _judge(Flips(size), lake, file, [(n, 0x01) for n in range(begin, size, every)])
+
+
 def _judge(found: Flips, lake: Path, file: Path, flips: Iterable[tuple[int, int]]) -> Flips:
     child = _Child(lake, file)
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from damage.flips import ADOPTED, FILES, flip_bits
+from damage.flips import ADOPTED, FILES, flip_bits, flip_footer
 
 HOW_MANY = pytest.mark.parametrize(
     "count",
@@ -36,3 +36,14 @@ def test_a_flipped_bit_of_a_file_of_another_tool_ends_no_process(
 
     # Nothing says what another tool has written: its bytes are believed if they can be read.
     assert [flip for flip in found.wrong if ": other" not in flip] == []
+
+
+@pytest.mark.timeout(3600)
+def test_a_footer_of_another_tool_that_is_damaged_after_it_was_read_ends_no_process(
+    tmp_path: Path,
+) -> None:
+    found = flip_footer(ADOPTED, tmp_path, every=5)
+
+    # Some of these flips let Arrow wait for ever, or end the process, where nobody looks again.
+    assert [flip for flip in found.wrong if ": other" not in flip] == []
+    assert found.counts["error"]

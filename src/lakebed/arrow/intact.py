@@ -9,11 +9,13 @@ every read.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakebed.arrow.formats.footer_seal import verify_footer, verify_local_footer
 from lakebed.arrow.formats.parquet import open_parquet
@@ -140,16 +142,18 @@ class _HeldTail(SeekableReader):
         super().close()
 
 
-# Files without a seal whose pages could be read with their footers, by location and size.
-_JUDGED: set[tuple[str, int]] = set()
+# Files without a seal whose pages could be read with their footers: location, size, and a checksum
+# of the footer. A footer that is damaged later is judged again: Arrow would wait for it for ever.
+_JUDGED: set[tuple[str, int, int]] = set()
 _MOST_JUDGED = 100_000
 
 
 def open_verified(store: Store, key: str) -> pa.NativeFile:
     """Open a Parquet file after its footer was compared with its seal.
 
-    A file without a seal, of another tool, is judged once by this process: rows of its first row
-    group are read, which raises a proper error where questions for bounds would end the process.
+    A file without a seal, of another tool, is judged once by this process, and again if its footer
+    changes: rows of its first row group are read, which raises a proper error where questions for
+    bounds would end the process.
 
     Raises:
         ObjectNotFoundError: The file is missing.
@@ -165,7 +169,7 @@ def open_verified(store: Store, key: str) -> pa.NativeFile:
         lambda count: source.read_at(count, size_bytes - count), size_bytes
     )
     if not is_sealed:
-        _judge(source, (f"{store.uri}/{key}", size_bytes))
+        _judge(source, f"{store.uri}/{key}", tail)
     return pa.PythonFile(_HeldTail(source, size_bytes, tail), mode="r")
 
 
@@ -180,21 +184,42 @@ def verify_footers(store: Store, dataset: str, keys: Iterable[str]) -> None:
     assert paths is not None
     with translating(dataset, lambda: key):
         for key, path in zip(keys, paths, strict=True):  # noqa: B007 - the error names it
-            if not verify_local_footer(path):
+            tail, is_sealed = verify_local_footer(path)
+            if not is_sealed:
                 with pa.OSFile(path) as source:
-                    _judge(source, (path, source.size()))
+                    _judge(source, path, tail)
 
 
-def _judge(source: pa.NativeFile, name: tuple[str, int]) -> None:
+def _judge(source: pa.NativeFile, location: str, tail: bytes) -> None:
+    name = location, source.size(), zlib.crc32(tail)
     if name in _JUDGED:
         return
     file = open_parquet(source)
     if file.num_row_groups:
         next(file.iter_batches(batch_size=1, row_groups=[0]), None)
+    _check_types(file.metadata)  # after the read, which raises for footers that end it
     source.seek(0)
     if len(_JUDGED) >= _MOST_JUDGED:
         _JUDGED.clear()
     _JUDGED.add(name)
+
+
+def _check_types(footer: pq.FileMetaData) -> None:
+    """Check that row groups have the types of the schema: to ask others for bounds ends the process.
+
+    Raises:
+        OSError: A column has another type.
+    """
+    wanted = [footer.schema.column(number).physical_type for number in range(footer.num_columns)]
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for place, kind in enumerate(wanted):
+            column = group.column(place)
+            if column.physical_type != kind:
+                raise OSError(
+                    f"column {column.path_in_schema!r} is {column.physical_type} in row group "
+                    f"{number}, and {kind} in the schema"
+                )
 
 
 @contextmanager

@@ -285,7 +285,7 @@ class _Part(_Filtered):
             try:
                 for batch in self._scan(fragments, held):
                     if self.is_foreign:
-                        _check_texts_of(batch)
+                        _check_values_of(batch)
                     yield self.older.complete(batch, names)
             except (SchemaMismatchError, pa.ArrowInvalid):
                 if self.is_foreign:
@@ -293,10 +293,10 @@ class _Part(_Filtered):
                 raise
 
     def _check_texts(self, fragments: list[ds.ParquetFileFragment], columns: Sequence[str]) -> None:
-        """Check that texts are UTF-8; readers of other libraries crash on others.
+        """Check that texts are UTF-8, on which readers of other libraries crash, and decimals fit.
 
         Raises:
-            SchemaMismatchError: A text is not; the message names the file.
+            SchemaMismatchError: One does not; the message names the file.
         """
         for fragment in fragments:
             scanner = _with_fragments(self.dataset, [fragment]).scanner(
@@ -304,11 +304,11 @@ class _Part(_Filtered):
             )
             try:
                 for batch in scanner.to_batches():
-                    _check_texts_of(batch)
+                    _check_values_of(batch)
             except SchemaMismatchError as exc:
                 exc.message = f"File {fragment.path!r} of another tool: {exc.message}"
                 exc.hint = (
-                    "Write its rows again with a tool that corrects them, such as with "
+                    "Write its rows again with a tool that corrects them, texts with "
                     "make_valid_utf8 in Spark, and overwrite their partition. Reads without this "
                     "column work."
                 )
@@ -408,10 +408,23 @@ class _Part(_Filtered):
         return ""
 
 
-def _check_texts_of(batch: pa.RecordBatch) -> None:
+def _check_values_of(batch: pa.RecordBatch) -> None:
+    """Check values of another tool that Arrow reads and cannot write.
+
+    Raises:
+        SchemaMismatchError: A text is not UTF-8, or a decimal has more digits than its type.
+    """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if has_text(column.type):
             check_texts(column, name)
+        elif pa.types.is_decimal(column.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as exc:
+                raise SchemaMismatchError(
+                    f"Column {name!r} has a number that is not of type {column.type}: {exc}",
+                    hint="Write its rows again with numbers that fit.",
+                ) from exc
 
 
 def _part(fragment: ds.ParquetFileFragment, numbers: list[int]) -> list[ds.ParquetFileFragment]:

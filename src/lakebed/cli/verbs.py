@@ -63,7 +63,7 @@ SECTIONS: Mapping[str, Mapping[str, Home]] = {
         "serve": Home(
             "lakebed.cli.serve",
             "serve",
-            "Serve a lake to browsers and Iceberg, and an archive.",
+            "Serve a lake to browsers, Iceberg and Spark, and an archive.",
         ),
         "history": Home(
             "lakebed.cli.datasets", "history", "List the commits of a dataset, oldest first."

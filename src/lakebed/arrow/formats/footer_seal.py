@@ -83,8 +83,8 @@ def verify_footer(read_tail: Callable[[int], bytes], size_bytes: int) -> tuple[b
     return tail, True
 
 
-def verify_local_footer(path: str) -> bool:
-    """Compare the footer of a file on this machine with its seal; return whether it has one.
+def verify_local_footer(path: str) -> tuple[bytes, bool]:
+    """Compare the footer of a file on this machine with its seal; see `verify_footer`.
 
     Raises:
         OSError: The footer differs from the seal, or the file cannot be read.
@@ -98,7 +98,7 @@ def verify_local_footer(path: str) -> bool:
         size_bytes = status.st_size
         return verify_footer(
             lambda count: os.pread(descriptor, count, size_bytes - count), size_bytes
-        )[1]
+        )
     finally:
         os.close(descriptor)
 
