@@ -295,7 +295,7 @@ def attach(
     `VERSION AS OF` and `TIMESTAMP AS OF`. CREATE TABLE, also AS SELECT, REPLACE TABLE, INSERT with
     all its forms, `saveAsTable`, `insertInto`, `writeTo`, TRUNCATE and DELETE by a condition of
     columns and constants write. Other changes are refused, with the verb of Python that does them.
-    Each statement sees the current version. A session needs Spark 4.3 or newer, without Connect.
+    Each statement sees the current version. A session needs Spark 4.0 or newer, without Connect.
     Its objects are in this process, so a process that calls the port of PySpark's callback server
     could change tables: that server gets a token, which only the JVM of this session knows.
 

@@ -22,11 +22,13 @@ from lakebed.state.state import State
 OPERATION = "lakebed.operation"
 FILE = "lakebed.file"
 ROW = "lakebed.row"
-IDENTITY = (ROW, FILE)  # the columns that name a row
+# The number of the file once more. Spark makes it null in a row that it changes.
+UNCHANGED = "lakebed.unchanged"
+IDENTITY = (ROW, FILE, UNCHANGED)  # the columns that name a row
 
 
 class RowOperation(IntEnum):
-    """The effect of a statement on a row, by the numbers of Spark's `RowDeltaUtils`."""
+    """The effect of a statement on a row, by the numbers of `RowDeltaUtils` of Spark 4.2."""
 
     UPDATE = 2
     INSERT = 3
@@ -70,10 +72,11 @@ def identity_columns(label: str, start: int, count: int) -> dict[str, pa.Array]:
         start: Position of the first of the rows.
         count: Number of the rows.
     """
-    number = pa.scalar(file_number(label), pa.int64())
+    numbers = pa.repeat(pa.scalar(file_number(label), pa.int64()), count)
     return {
         ROW: pa.array(range(start, start + count), pa.int64()),
-        FILE: pa.repeat(number, count),
+        FILE: numbers,
+        UNCHANGED: numbers,
     }
 
 
@@ -99,6 +102,7 @@ __all__ = [
     "IDENTITY",
     "OPERATION",
     "ROW",
+    "UNCHANGED",
     "RowOperation",
     "RowStatement",
     "file_number",

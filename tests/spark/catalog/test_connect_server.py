@@ -25,7 +25,7 @@ TOKEN = "a-long-secret"
 needs_spark = [
     pytest.mark.spark,
     pytest.mark.classic("it starts a server of its own"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
+    pytest.mark.since_spark("4.3", "a server of Spark Connect was tried with no earlier release"),
     pytest.mark.thorough,
 ]
 

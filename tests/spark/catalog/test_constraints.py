@@ -89,7 +89,7 @@ def test_constraint_holds_for_each_writer_and_lets_null_pass(spark: Any, lake: l
     with pytest.raises(ChecksFailedError, match="positive"):
         lake.open("t").append([{"id": 4, "n": 0}])
     with pytest.raises(InvalidInputError, match="positive"):
-        spark.sql("ALTER TABLE lake.t ADD CONSTRAINT positive CHECK (n > 1)")
+        spark.sql("ALTER TABLE lake.t ADD CONSTRAINT positive CHECK (n >= 1)")
     assert lake.open("t").count() == 3
 
     spark.sql("ALTER TABLE lake.t DROP CONSTRAINT IF EXISTS other")

@@ -21,7 +21,6 @@ from lakebed.errors import CommitConflictError, InvalidInputError
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
 ]
 
 NAN = float("nan")
@@ -295,9 +294,7 @@ def test_name_that_cannot_be_a_catalog_is_refused(spark: Any, tmp_path: Path, na
         spark.conf.unset("spark.sql.catalog.declared")
 
 
-@pytest.mark.parametrize(
-    "options", [{"prefix": "x_"}, {"datasets": ["a"]}, {"sql": True}, {"footprint": True}]
-)
+@pytest.mark.parametrize("options", [{"prefix": "x_"}, {"datasets": ["a"]}, {"footprint": True}])
 def test_options_of_views_are_refused_beside_a_catalog(
     spark: Any, tmp_path: Path, options: dict[str, Any]
 ):

@@ -17,7 +17,6 @@ from lakebed.spark.catalog.writes import LakeWriteBuilder, StagedLakeTable
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
 ]
 
 CLASSES = [

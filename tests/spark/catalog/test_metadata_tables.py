@@ -16,7 +16,6 @@ from lakebed.errors import InvalidInputError, VersionNotFoundError
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
 ]
 
 JANUARY = dt.date(2026, 1, 1)

@@ -22,7 +22,6 @@ from lakebed.errors import (
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
 ]
 
 DAY = dt.date(2026, 1, 1)
@@ -190,6 +189,7 @@ def test_compact_metadata_merges_lists(spark: Any, lake: lakebed.Repository):
     assert all(row["segments_after"] < row["segments_before"] for row in rows)
 
 
+@pytest.mark.since_spark("4.1", "no SHOW PROCEDURES")
 def test_procedures_are_shown(spark: Any, lake: lakebed.Repository):
     names = {row["procedure_name"] for row in spark.sql("SHOW PROCEDURES FROM lake").collect()}
 

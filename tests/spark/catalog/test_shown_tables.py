@@ -45,7 +45,7 @@ DEFINITIONS = {
     "partitions": "(id BIGINT NOT NULL, day DATE NOT NULL, at TIMESTAMP) "
     "PARTITIONED BY (day, hours(at), bucket(4, id))",
     "constraints": "(n INT, x DOUBLE, at TIMESTAMP, CONSTRAINT a CHECK (n > 0 OR NOT x < 2.5), "
-    "CONSTRAINT b CHECK (at > '2026-01-01' AND n IS NOT NULL))",
+    "CONSTRAINT b CHECK (at >= '2026-01-01' AND n IS NOT NULL))",
     "properties": "(n INT) TBLPROPERTIES ('team' = 'it''s', 'a.b' = '1')",
 }
 

@@ -79,7 +79,7 @@ class Gate:
             )
 
     def _choose_app(self, scope: Scope) -> ASGIApp:
-        # The token first: without it, nothing is said about the names of the server.
+        # The token first: without it, no answer shows names of the server.
         if not self._may_pass(scope):
             return self._refusal_for(scope["path"]).answer()
         return self._app if self._is_own_host(scope) else _MISDIRECTED.answer()

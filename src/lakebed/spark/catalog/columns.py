@@ -36,6 +36,7 @@ from lakebed.model.schema import (
     Type,
 )
 from lakebed.model.spark_types import schema_from_spark
+from lakebed.model.sql_dialect import parse_condition
 from lakebed.model.values import from_micros
 from lakebed.spark.types import struct_type
 
@@ -55,6 +56,7 @@ _PLAIN = (
     "float",
     "double",
 )  # types whose values need no conversion
+_MOVING_WORDS = ("now", "today", "tomorrow", "yesterday")  # texts that Spark takes as times
 _DEFAULT = "CURRENT_DEFAULT"  # Spark's: what INSERT gives to a column that it leaves out
 
 
@@ -155,19 +157,17 @@ def schema_of(struct: Any, defaults: Mapping[str, object]) -> Schema:
     return replace(schema, fields=tuple(fields))
 
 
-def defaults_of(description: Sequence[Any]) -> dict[str, object]:
+def defaults_of(columns: Iterable[Any]) -> dict[str, object]:
     """Return the defaults of the columns of a new table, by name.
 
     Args:
-        description: Description of the table by Spark: an object with its columns, or parts.
+        columns: The columns as Spark's JVM has them.
 
     Raises:
         InvalidInputError: A default is not a constant.
     """
-    if len(description) > 1:
-        return {}
     defaults = {}
-    for column in description[0].columns():
+    for column in columns:
         default = column.defaultValue()
         if default is not None:
             defaults[str(column.name())] = constant_of(default, str(column.name()))
@@ -181,7 +181,7 @@ def constant_of(default: Any, name: str) -> object:
         InvalidInputError: The default is not a plain constant.
     """
     literal = default.getValue()
-    if literal is not None:
+    if literal is not None and not _is_moving(str(default.getSql())):
         value, type_name = literal.value(), str(literal.dataType().typeName())
         if value is None:
             return None
@@ -204,6 +204,21 @@ def constant_of(default: Any, name: str) -> object:
         f"Column {name!r} has the default {default.getSql()}.",
         hint="A single value that stays the same can be a default: a finite number, a text, a truth "
         "value, a date or a time.",
+    )
+
+
+def _is_moving(text: str) -> bool:
+    """Return whether a default may have another value later: Spark computes `current_date()` at once."""
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = parse_condition(text)
+    except SqlglotError:
+        return True
+    return any(
+        not isinstance(part, exp.Cast) or part.this.name.lower().strip() in _MOVING_WORDS
+        for part in tree.find_all(exp.Func)
     )
 
 

@@ -84,9 +84,8 @@ class LakeCatalog(Proxied):
     def capabilities(self) -> Any:
         """Return that columns may have defaults, and tables constraints."""
         kinds = self._jvm.connector.catalog.TableCatalogCapability
-        return self._jvm.to_set(
-            (kinds.SUPPORT_COLUMN_DEFAULT_VALUE, kinds.SUPPORT_TABLE_CONSTRAINT)
-        )
+        wanted = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")  # the last since 4.1
+        return self._jvm.to_set(kind for kind in kinds.values() if str(kind.name()) in wanted)
 
     def defaultNamespace(self) -> Any:
         """Return the namespace without a name."""
@@ -200,7 +199,7 @@ class LakeCatalog(Proxied):
         """Create an empty dataset."""
         wanted = self._wanted(identifier, description)
         descriptor = DatasetDescriptor(
-            schema=schema_of(wanted.schema, defaults_of(description)),
+            schema=schema_of(wanted.schema, defaults_of(wanted.columns)),
             partition_by=tuple(wanted.partition_by),
             properties=wanted.properties,
         )
@@ -376,11 +375,12 @@ class LakeCatalog(Proxied):
         self._refuse_metadata("CREATE TABLE", identifier)
         if len(description) == 1:
             (information,) = description
-            schema, transforms = information.schema(), information.partitions()
+            columns, transforms = information.columns(), information.partitions()
             given, constraints = information.properties(), list(information.constraints())
-        else:
-            schema, transforms, given = description
+        else:  # Spark 4.0 has no TableInfo, and no constraints
+            columns, transforms, given = description
             constraints = []
+        schema = self._jvm.connector.catalog.CatalogV2Util.v2ColumnsToStructType(columns)
         properties, options = _split_options(dict(given))
         StatementOptions.parse(options)  # Spark would ignore those of CREATE TABLE
         provider = properties.get("provider", "lakebed")
@@ -395,6 +395,7 @@ class LakeCatalog(Proxied):
             )
         return Wanted(
             schema=schema,
+            columns=tuple(columns),
             struct=StructType.fromJson(json.loads(schema.json())),
             partition_by=functions_of(transforms),
             properties={n: v for n, v in properties.items() if n not in OF_SPARK},

@@ -25,7 +25,7 @@ from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.catalog.table_constraints import constraints_of
 from lakebed.spark.catalog.table_partitions import HasPartitions
 from lakebed.spark.catalog.writes import LakeWriteBuilder
-from lakebed.spark.decided_rows import IDENTITY, RowStatement
+from lakebed.spark.decided_rows import IDENTITY, UNCHANGED, RowStatement
 from lakebed.state import history
 from lakebed.state.snapshot import Source
 from lakebed.state.state import State
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakebed.store.base import Store
 
 VERSION_PROPERTY = "lakebed.version"  # shown among the properties of a table
+_PRESERVE_ON_UPDATE = "__preserve_on_update"  # `MetadataColumn` of Spark
 
 
 class HasVerbs(Protocol):
@@ -269,6 +270,7 @@ class TableVersion:
         for name in IDENTITY:
             struct = struct.add(name, "long")
         schema = self._jvm.to_schema(struct)
+        texts = {UNCHANGED: f'{{"{_PRESERVE_ON_UPDATE}": false}}'}
         return self._jvm.to_array(
             self._jvm.connector.catalog.MetadataColumn,
             [
@@ -279,7 +281,7 @@ class TableVersion:
                     dataType=field.dataType,
                     isNullable=lambda: True,
                     comment=lambda: None,
-                    metadataInJSON=lambda: None,
+                    metadataInJSON=functools.partial(texts.get, str(field.name())),
                     transform=lambda: None,
                 )
                 for field in schema.fields()
@@ -310,7 +312,10 @@ class TableVersion:
 
 
 class LakeTable(HasPartitions):
-    """A dataset as a table: equal across versions, so that Spark refreshes what it has cached."""
+    """A dataset as a table: equal across versions, so that Spark refreshes what it has cached.
+
+    Where it would cache the old rows again, versions are different tables.
+    """
 
     Java = interfaces(
         "connector.catalog.SupportsRead",
@@ -337,7 +342,8 @@ class LakeTable(HasPartitions):
         self._title = title
         self._opened = opened
         self._is_for_delete = is_for_delete
-        pin = f"@{opened.state.version}" if opened.is_pinned else ""
+        is_one_version = opened.is_pinned or not jvm.refreshes_cached_tables
+        pin = f"@{opened.state.version}" if is_one_version else ""
         self._key = f"LakeTable({opened.uri}{pin})"
 
     def name(self) -> str:

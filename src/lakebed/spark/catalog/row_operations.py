@@ -14,7 +14,14 @@ from lakebed.model.predicate import TRUE
 from lakebed.spark.catalog.scans import GroupReads, LakeScanBuilder
 from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
 from lakebed.spark.catalog.streams import TableStream
-from lakebed.spark.decided_rows import FILE, OPERATION, ROW, RowOperation, RowStatement
+from lakebed.spark.decided_rows import (
+    FILE,
+    OPERATION,
+    ROW,
+    UNCHANGED,
+    RowOperation,
+    RowStatement,
+)
 from lakebed.state.history import MERGE, UPDATE_ROWS
 
 if TYPE_CHECKING:
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
 
 _OPERATIONS = {"UPDATE": UPDATE_ROWS, "MERGE": MERGE, "DELETE": "delete"}
 _EXECUTION = "spark.sql.execution.id"  # a property of the thread
-_INSERTS = "InsertOnlyMerge"
 OPERATION_OF_SPARK = "__row_operation"
 
 
@@ -55,8 +61,8 @@ class RowChange(Proxied):
         return f"lakebed {self._command.toString()}"
 
     def requiredMetadataAttributes(self) -> Any:
-        """Return the columns that name a row."""
-        return self._jvm.to_references((FILE, ROW))
+        """Return the columns that name a row, and the one that is null in a changed row."""
+        return self._jvm.to_references((FILE, ROW, UNCHANGED))
 
     def newScanBuilder(self, _options: Any) -> Any:
         """Return the builder of the read of whole files."""
@@ -126,7 +132,17 @@ def insert_by_merge(opened: TableVersion, frame: DataFrame) -> None:
 def is_in_merge(jvm: Jvm) -> bool:
     """Return whether the statement that runs in this thread is a MERGE that only inserts."""
     execution = _find_execution(jvm)
-    return execution is not None and execution.logical().getClass().getSimpleName() == _INSERTS
+    if execution is None:
+        return False
+    statement = execution.logical()
+    kind = statement.getClass().getSimpleName()
+    if kind != "AppendData":
+        return bool(kind == "InsertOnlyMerge")
+    # Spark before 4.2 has no name for it. The query of a MERGE reads the very columns that it
+    # writes; that of an INSERT reads the table as another one.
+    written, leaves = statement.table().outputSet(), statement.query().collectLeaves()
+    read = (leaves.apply(number).outputSet() for number in range(leaves.size()))
+    return any(written.subsetOf(columns) for columns in read)
 
 
 def _find_execution(jvm: Jvm) -> Any:
@@ -143,7 +159,7 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
         table's columns, and of `FILE` and `ROW`. The rows are computed when they are asked for.
 
     Raises:
-        InvalidInputError: The plan of the statement has another form than Spark 4.3 gives it.
+        InvalidInputError: The plan of the statement has another form than Spark 4.0 to 4.3 give it.
     """
     execution = _find_execution(jvm)
     plan = None if execution is None else _find_write(execution.executedPlan())
@@ -151,22 +167,31 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
     if plan is None or "query" not in fields:
         raise _unknown_plan(jvm, opened, "plans the statement in another form")
     query = plan.query()
-    columns = [OPERATION, *opened.columns, FILE, ROW]
     names = list(query.schema().fieldNames())
     wanted = [OPERATION_OF_SPARK, *opened.columns]
-    if names[: len(wanted)] != wanted or set(names[len(wanted) :]) != {FILE, ROW}:
+    identity = names[len(wanted) :]
+    if names[: len(wanted)] != wanted or set(identity) != {FILE, ROW, UNCHANGED}:
         raise _unknown_plan(jvm, opened, f"hands over other columns: {', '.join(names)}")
-    columns[len(wanted) :] = names[len(wanted) :]
     rows = query.session().internalCreateDataFrame(query.execute(), query.schema(), False)  # noqa: FBT003
-    none = jvm.sql.execution.LocalTableScanExec(
-        query.output(),
-        jvm.to_seq(()),
-        jvm.root.scala.Option.empty(),
-        False,  # noqa: FBT003 - Spark's signature
-    )
+    nothing = jvm.session.emptyDataFrame().queryExecution().executedPlan()
+    none = jvm.copied(nothing, output=query.output())
     fields["query"].setAccessible(True)
     fields["query"].set(plan, none)
-    return jvm.to_frame(rows).toDF(*columns)
+    return _with_operations(jvm.to_frame(rows).toDF(OPERATION, *opened.columns, *identity))
+
+
+def _with_operations(frame: DataFrame) -> DataFrame:
+    """Return rows with what happens to each. Spark before 4.2 does not tell changed rows."""
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    file, unchanged, said = (F.col(f"`{name}`") for name in (FILE, UNCHANGED, OPERATION))
+    is_changed = unchanged.isNull() | (said == int(RowOperation.UPDATE))
+    operation = (
+        F.when(file.isNull(), int(RowOperation.INSERT))
+        .when(is_changed, int(RowOperation.UPDATE))
+        .otherwise(int(RowOperation.COPY))
+    )
+    return frame.withColumn(OPERATION, operation).drop(UNCHANGED)
 
 
 def _unknown_plan(jvm: Jvm, opened: TableVersion, what: str) -> InvalidInputError:

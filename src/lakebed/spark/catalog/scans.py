@@ -29,6 +29,7 @@ from lakebed.spark.decided_rows import (
     FILE,
     IDENTITY,
     ROW,
+    UNCHANGED,
     file_number,
     identity_columns,
     numbered_files,
@@ -194,7 +195,10 @@ def find_native_columns(
         for name in levels:
             wanted = wanted.add(name, read[name].dataType, True)  # noqa: FBT003
     return NativeColumns(
-        names=(*stored, *_some(identity, ROW), *levels, *_some(identity, FILE)),
+        names=(
+            *(*stored, *_some(identity, ROW)),
+            *(*levels, *_some(identity, FILE), *_some(identity, UNCHANGED)),
+        ),
         read=read,
         wanted=wanted,
         root=f"{layout.name}/{layout.table}" if levels else None,
@@ -287,7 +291,7 @@ class LakeScanBuilder(Proxied):
     """Receives the filters and columns of a query while Spark plans it."""
 
     Java = interfaces(
-        "internal.connector.SupportsPushDownCatalystFilters",
+        "connector.read.SupportsPushDownFilters",
         "connector.read.SupportsPushDownRequiredColumns",
         "connector.read.SupportsPushDownAggregates",
     )
@@ -321,21 +325,16 @@ class LakeScanBuilder(Proxied):
         self._pushed: list[tuple[Any, set[str]]] = []
         self._aggregates: pa.Table | None = None
 
-    def pushFilters(self, expressions: Any) -> Any:
+    def pushFilters(self, filters: Any) -> Any:
         """Derive a condition on files from filters; Spark applies all of them to rows."""
-        said = []
-        for number in range(expressions.size()):
-            expression = expressions.apply(number)
-            condition = self._jvm.find_filter(expression)
-            if condition is not None:
-                said.append(said_by_jvm(condition, self._opened.types))
-                self._pushed.append((expression, _names_of(condition)))
+        self._pushed = [(condition, _names_of(condition)) for condition in filters]
+        said = [said_by_jvm(condition, self._opened.types) for condition, _ in self._pushed]
         self._predicate = all_of([predicate for predicate in said if predicate is not None])
-        return expressions
+        return filters
 
     def pushedFilters(self) -> Any:
         """Return no filter: Spark applies all of them."""
-        return self._jvm.to_array(self._jvm.connector.expressions.filter.Predicate, ())
+        return self._jvm.to_array(self._jvm.sql.sources.Filter, ())
 
     def pruneColumns(self, required: Any) -> None:
         """Take the columns of the query."""
@@ -454,8 +453,8 @@ class LakeScan(Proxied):
         self._native = native
         stored = set(native.wanted.names) - native.unpushed
         self._filters = [
-            expression
-            for expression, names in pushed
+            condition
+            for condition, names in pushed
             if all(name.partition(".")[0] in stored for name in names)
             and native.unpushed.isdisjoint(names)
         ]
@@ -468,7 +467,7 @@ class LakeScan(Proxied):
     def _set_key(self) -> None:
         self._key = (
             f"LakeScan({self._opened.uri}@{self._opened.state.version}, {self._predicate}, "
-            f"{self._native.names}, {[expression.toString() for expression in self._filters]})"
+            f"{self._native.names}, {[condition.toString() for condition in self._filters]})"
         )
 
     def readSchema(self) -> Any:
@@ -525,12 +524,15 @@ class LakeScan(Proxied):
             jvm.to_options(STRICT_OPTIONS),
         )
         builder.pruneColumns(jvm.to_schema(native.wanted))
-        builder.pushFilters(jvm.to_seq(self._filters))
         scan = builder.build()
-        return self._numbered(scan) if FILE in native.names else scan
+        if self._filters:
+            filters = jvm.to_array(jvm.sql.sources.Filter, self._filters)
+            scan = jvm.copied(scan, pushedFilters=builder.pushDataFilters(filters))
+        marks = [name for name in (FILE, UNCHANGED) if name in native.names]
+        return self._numbered(scan, marks) if marks else scan
 
-    def _numbered(self, scan: Any) -> Any:
-        """Return a scan of the same files, with the number of the file as one more level.
+    def _numbered(self, scan: Any, marks: Sequence[str]) -> Any:
+        """Return a scan of the same files, with the number of the file as one or two more levels.
 
         Cost:
             Some 15 calls into the JVM for each file, of a tenth of a millisecond.
@@ -541,24 +543,16 @@ class LakeScan(Proxied):
             split_label(file.label)[1] + suffix: file_number(file.label)
             for file in self._chosen.files
         }
-        levels = scan.readPartitionSchema().add(FILE, "long")
-        reader = scan.copy(
-            scan.sparkSession(),
-            scan.hadoopConf(),
-            scan.fileIndex(),
-            scan.dataSchema(),
-            scan.readDataSchema(),
-            levels,
-            scan.pushedFilters(),
-            scan.options(),
-            scan.pushedAggregate(),
-            scan.partitionFilters(),
-            scan.dataFilters(),
-            scan.pushedVariantExtractions(),
-        )
+        levels = scan.readPartitionSchema()
+        for name in marks:
+            levels = levels.add(name, "long")
+        reader = jvm.copied(scan, readPartitionSchema=levels)
 
         def plan_partitions() -> Any:
-            planned = [_numbered_part(jvm, part, numbers) for part in scan.planInputPartitions()]
+            planned = [
+                _numbered_part(jvm, part, numbers, len(marks))
+                for part in scan.planInputPartitions()
+            ]
             return jvm.to_array(jvm.connector.read.InputPartition, planned)
 
         batch = Made(
@@ -633,27 +627,18 @@ class LakeScan(Proxied):
         self._set_key()
 
 
-def _numbered_part(jvm: Jvm, part: Any, numbers: Mapping[str, int]) -> Any:
-    """Return a part of Spark's scan whose files have their number as one more level."""
+def _numbered_part(jvm: Jvm, part: Any, numbers: Mapping[str, int], count: int) -> Any:
+    """Return a part of Spark's scan whose files have their number as some more levels."""
     expressions = jvm.sql.catalyst.expressions
     files = []
     for file in part.files():
         path = file.filePath()
-        number = jvm.to_array(jvm.java.lang.Object, [numbers[path.toPath().getName()]])
-        level = expressions.GenericInternalRow(number)
-        files.append(
-            file.copy(
-                expressions.JoinedRow(file.partitionValues(), level),
-                path,
-                file.start(),
-                file.length(),
-                file.locations(),
-                file.modificationTime(),
-                file.fileSize(),
-                file.otherConstantMetadataColumnValues(),
-            )
-        )
-    return part.copy(part.index(), jvm.to_array(jvm.sources.PartitionedFile, files))
+        number = [numbers[path.toPath().getName()]] * count
+        level = expressions.GenericInternalRow(jvm.to_array(jvm.java.lang.Object, number))
+        values = expressions.JoinedRow(file.partitionValues(), level)
+        files.append(jvm.copied(file, partitionValues=values))
+    listed = jvm.to_array(jvm.sources.PartitionedFile, files)
+    return jvm.copied(part, files=listed)
 
 
 class GroupScan(LakeScan):

@@ -27,6 +27,11 @@ _PLAIN_FORMS = (
 )
 
 
+def release_of(spark: SparkSession) -> tuple[int, ...]:
+    """Return the release of Spark, such as (4, 3)."""
+    return tuple(int(part) for part in spark.version.split(".")[:2])
+
+
 class Jvm:
     """The JVM of a session.
 
@@ -55,8 +60,8 @@ class Jvm:
         self.sql = self.root.org.apache.spark.sql
         self.connector = self.sql.connector
         self.sources = self.sql.execution.datasources
-        self._strategy = getattr(getattr(self.sources, "DataSourceStrategy$"), "MODULE$")
         self._lookup = getattr(getattr(self.sources, "DataSource$"), "MODULE$")
+        self._parts: dict[str, list[str]] = {}  # names of the parts of Scala's case classes
         self._defaults: dict[tuple[str, int, tuple[str, ...]], Any] = {}
 
     def to_array(self, class_: Any, items: Iterable[Any]) -> Any:
@@ -117,6 +122,11 @@ class Jvm:
         }
 
     @functools.cached_property
+    def refreshes_cached_tables(self) -> bool:
+        """True if what Spark caches follows a commit. Spark 4.0 reads the old version again."""
+        return release_of(self.spark) >= (4, 1)
+
+    @functools.cached_property
     def none(self) -> Any:
         """Scala's empty option."""
         return self.root.scala.Option.empty()
@@ -129,8 +139,10 @@ class Jvm:
 
     @functools.lru_cache  # noqa: B019 - lives as long as its session
     def capabilities(self, *names: str) -> Any:
-        """Return capabilities of a table by their names."""
-        return self.to_set(getattr(self.connector.catalog.TableCapability, name) for name in names)
+        """Return capabilities of a table by their names, without those that this Spark lacks."""
+        kinds = self.connector.catalog.TableCapability
+        known = {str(kind.name()) for kind in kinds.values()}
+        return self.to_set(getattr(kinds, name) for name in names if name in known)
 
     def rows_of(self, frame: DataFrame) -> Any:
         """Return rows that the driver has, in Spark's own form."""
@@ -173,10 +185,22 @@ class Jvm:
         transforms = self.to_array(self.connector.expressions.Transform, ())
         return source.get().getTable(schema, transforms, self.to_options(options))
 
-    def find_filter(self, expression: Any) -> Any:
-        """Return the filter that an expression of Spark's planner is; None if it is none."""
-        translated = self._strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
-        return translated.get() if translated.isDefined() else None
+    def copied(self, value: Any, **changes: Any) -> Any:
+        """Return a copy of a value of a Scala case class, whatever its other parts in this release.
+
+        Args:
+            value: The value.
+            changes: New values of its parts by their names.
+        """
+        kind = value.productPrefix()
+        if kind not in self._parts:
+            self._parts[kind] = [value.productElementName(n) for n in range(value.productArity())]
+        return value.copy(
+            *(
+                changes[name] if name in changes else value.productElement(position)
+                for position, name in enumerate(self._parts[kind])
+            )
+        )
 
     def find_condition(self, frame: DataFrame) -> Any:
         """Return the filter of a frame whose last step is WHERE; None if it has no such form.
@@ -188,7 +212,9 @@ class Jvm:
             return None  # it would be the time of today for ever
         for rule in _PLAIN_FORMS:
             plan = getattr(getattr(self.sql.catalyst.optimizer, f"{rule}$"), "MODULE$").apply(plan)
-        return self.find_filter(plan.condition())
+        strategy = getattr(getattr(self.sources, "DataSourceStrategy$"), "MODULE$")
+        translated = strategy.translateFilter(plan.condition(), True)  # noqa: FBT003 - Spark's signature
+        return translated.get() if translated.isDefined() else None
 
     def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
         """Return predicates in their older form, with column and value; None if one has none."""

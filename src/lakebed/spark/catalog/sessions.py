@@ -14,7 +14,7 @@ from lakebed.spark.callbacks import start_callbacks
 from lakebed.spark.catalog.compiled_catalog import SessionCatalogs, define_catalog_class
 from lakebed.spark.catalog.java_errors import install_errors
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
-from lakebed.spark.catalog.session_jvm import Jvm
+from lakebed.spark.catalog.session_jvm import Jvm, release_of
 from lakebed.spark.session import is_classic
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from lakebed.spark.catalog.lake_tables import CatalogRepository
 
-# Interfaces of earlier releases have other forms. Those of 4.0 show no filters to a foreign source.
-_FIRST_RELEASE = (4, 3)
+# Spark before it has no procedures, and no metadata columns that show which rows were changed.
+_FIRST_RELEASE = (4, 0)
+_FIRST_OF_SERVER = (4, 3)  # a server of Spark Connect was tried with no earlier release
 _OF_SPARK = ("spark_catalog", "system", "session", "global_temp")
 
 _lock = threading.RLock()
@@ -139,7 +140,7 @@ def declare_catalog(spark: SparkSession, repository: CatalogRepository) -> Sessi
     Cost:
         As of `define_catalog_class`.
     """
-    _check_session(spark)
+    _check_session(spark, _FIRST_OF_SERVER)
     with _lock:
         _start_callbacks(spark, is_shared_host=False)
         jvm = Jvm(spark)
@@ -168,8 +169,12 @@ def _start_callbacks(spark: SparkSession, *, is_shared_host: bool) -> None:
     install_errors()
 
 
-def _check_session(spark: SparkSession) -> None:
+def _check_session(spark: SparkSession, first: tuple[int, int] = _FIRST_RELEASE) -> None:
     """Check that a session can have a catalog whose objects are in this process.
+
+    Args:
+        spark: The session.
+        first: The first release of Spark that can have it.
 
     Raises:
         InvalidInputError: It cannot.
@@ -180,10 +185,10 @@ def _check_session(spark: SparkSession) -> None:
             "A session of Spark Connect cannot have a catalog of this process.",
             hint=f"Connect to a server that has it: lakebed serve LAKE --spark-connect. {remedy}",
         )
-    release = tuple(int(part) for part in spark.version.split(".")[:2])
-    if release < _FIRST_RELEASE:
+    if release_of(spark) < first:
+        needed = ".".join(map(str, first))
         raise InvalidInputError(
-            f"A catalog needs Spark 4.3 or newer; this is {spark.version}.", hint=remedy
+            f"A catalog needs Spark {needed} or newer; this is {spark.version}.", hint=remedy
         )
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         raise InvalidInputError(

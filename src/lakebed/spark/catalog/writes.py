@@ -324,8 +324,9 @@ class Wanted:
     """The description of a table that a statement makes.
 
     Attributes:
-        schema: Columns as Spark's JVM has them.
-        struct: The same in Python.
+        schema: Columns as Spark's JVM has them, as a schema.
+        columns: The same one by one, with their defaults.
+        struct: The schema in Python.
         partition_by: Partitions.
         properties: Properties of the user.
         write_options: Options of the write that makes it.
@@ -333,6 +334,7 @@ class Wanted:
     """
 
     schema: Any
+    columns: Sequence[Any]
     struct: Any
     partition_by: Sequence[PartitionFunction]
     properties: Mapping[str, str]
