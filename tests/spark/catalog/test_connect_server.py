@@ -133,7 +133,8 @@ class TestServed:
     def test_wrong_token_is_refused(self, server: Server):
         text = (
             "from pyspark.sql import SparkSession\n"
-            f"SparkSession.builder.remote('{server.facts['url']}/;token=other').getOrCreate()\n"
+            f"SparkSession.builder.remote('{server.facts['url']}/;token=other').getOrCreate()"
+            ".sql('SELECT 1').collect()\n"  # the first call that reaches the server
         )
         done = subprocess.run(
             [sys.executable, "-c", text],
