@@ -191,6 +191,7 @@ def declare(directory: Path) -> lakebed.Ingest:
             supersede="path",  # a day that is pushed again replaces its old rows
         ),
         format="submissions",
+        max_rejects=0.1,  # some days have more than the default, one in a hundred
         create=lakebed.DatasetDescriptor(
             schema=DAYS, partition_by=[by.identity("month"), by.dimension("carrier", CARRIERS)]
         ),
@@ -217,7 +218,8 @@ def ingest_the_year(
 def show(report: lakebed.IngestReport) -> None:
     print(
         f"{report.file_count} files, {report.row_count:,} rows, {report.rejected_count:,} rejects, "
-        f"{report.unchanged_count} files unchanged, {report.duration_s:.1f} s "
+        f"{report.unchanged_count} files unchanged, {len(report.left_out)} left out, "
+        f"{report.duration_s:.1f} s "
         f"-> version {report.version}"
     )
 
