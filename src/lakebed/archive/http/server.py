@@ -142,7 +142,7 @@ def run(
     require("uvicorn")
     import uvicorn
 
-    with _listening(host, port) as listener:
+    with listening(host, port) as listener:
         check()
         shown = f"[{host}]" if ":" in host else host
         on_start(f"http://{shown}:{listener.getsockname()[1]}")
@@ -172,7 +172,12 @@ def configured(app: ASGIApp) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Listen on an address for the length of a block; port 0 takes a free one.
+
+    Raises:
+        InvalidInputError: The address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)

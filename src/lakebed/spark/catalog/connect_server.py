@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from lakebed.spark.session import start_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECT_PORT = 15002  # Spark's own default
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 # Not a setting: those of the driver are on its command line, which other users can see.
 _TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -43,13 +41,13 @@ def serve_connect(
         repository: The catalog of all sessions.
         catalog: Name of the catalog.
         host: The address to listen on.
-        port: The port; 0 takes a free one.
+        port: A free port.
         token: Token that clients must send; None lets every client run any code as this user.
         on_start: Called with the address for clients when the server listens.
 
     Raises:
-        InvalidInputError: The name of the catalog is not valid, the port cannot be used, or the
-            environment names a Spark that cannot be served.
+        InvalidInputError: The name of the catalog is not valid, or the environment names a Spark
+            that cannot be served.
         MissingDependencyError: pyspark is not installed, or only its client is; or no Java 17 or
             newer is found.
     """
@@ -61,7 +59,6 @@ def serve_connect(
             f"SPARK_REMOTE names another server: {os.environ['SPARK_REMOTE']}.",
             hint="Unset it for this command.",
         )
-    port = _free_port(host, port)
     if token is not None:
         os.environ[_TOKEN_VARIABLE] = token
     with _interrupted():
@@ -98,23 +95,6 @@ def _interrupted() -> Iterator[None]:
             yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _free_port(host: str, port: int) -> int:
-    """Return a port that a server can take: Spark would only name a failed plug-in.
-
-    Raises:
-        InvalidInputError: It cannot be used.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.create_server((host, port), family=family) as listener:
-            return int(listener.getsockname()[1])
-    except (OSError, UnicodeError, OverflowError) as exc:
-        raise InvalidInputError(
-            f"Port {port} of {host!r} cannot be used: {exc}.",
-            hint="Use another port, or an address of this machine.",
-        ) from exc
 
 
 def _client_host(host: str) -> str:
