@@ -289,10 +289,12 @@ class _Part(_Filtered):
                     yield self.older.complete(batch, names)
             except (SchemaMismatchError, pa.ArrowInvalid):
                 if self.is_foreign:
-                    self._check_texts(fragments, [*held, *self.older.held(self.rows_need)])
+                    self._check_values(fragments, [*held, *self.older.held(self.rows_need)])
                 raise
 
-    def _check_texts(self, fragments: list[ds.ParquetFileFragment], columns: Sequence[str]) -> None:
+    def _check_values(
+        self, fragments: list[ds.ParquetFileFragment], columns: Sequence[str]
+    ) -> None:
         """Check that texts are UTF-8, on which readers of other libraries crash, and decimals fit.
 
         Raises:
@@ -422,8 +424,7 @@ def _check_values_of(batch: pa.RecordBatch) -> None:
                 column.validate(full=True)
             except pa.ArrowInvalid as exc:
                 raise SchemaMismatchError(
-                    f"Column {name!r} has a number that is not of type {column.type}: {exc}",
-                    hint="Write its rows again with numbers that fit.",
+                    f"Column {name!r} has a number that is not of type {column.type}: {exc}"
                 ) from exc
 
 

@@ -37,7 +37,7 @@ from lakebed.model.schema import (
 )
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.sql_dialect import parse_condition
-from lakebed.model.values import from_micros
+from lakebed.model.values import EPOCH, from_micros
 from lakebed.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -45,17 +45,9 @@ if TYPE_CHECKING:
 
     from lakebed.spark.catalog.session_jvm import Jvm
 
-_EPOCH = dt.date(1970, 1, 1)
 _MONTH, _HOUR = "yyyy-MM", "yyyy-MM-dd-HH"
-_PLAIN = (
-    "boolean",
-    "byte",
-    "short",
-    "integer",
-    "long",
-    "float",
-    "double",
-)  # types whose values need no conversion
+# Types whose values need no conversion.
+_PLAIN = ("boolean", "byte", "short", "integer", "long", "float", "double")
 _MOVING_WORDS = ("now", "today", "tomorrow", "yesterday")  # texts that Spark takes as times
 _DEFAULT = "CURRENT_DEFAULT"  # Spark's: what INSERT gives to a column that it leaves out
 
@@ -191,7 +183,7 @@ def constant_of(default: Any, name: str) -> object:
             return Decimal(str(value.toString()))
         match type_name:
             case "date":
-                return _EPOCH + dt.timedelta(days=int(value))
+                return EPOCH.date() + dt.timedelta(days=int(value))
             case "timestamp":
                 return from_micros(int(value))
             case "timestamp_ntz":
