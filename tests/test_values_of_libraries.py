@@ -418,6 +418,55 @@ OUTPUTS: dict[str, Callable[[lakebed.Dataset], Any]] = {
 }
 
 
+# Decimals that exceed the type of their column, which Arrow does not check and engines may pass on.
+EXCEEDING = pa.table(
+    {
+        "id": [1, 2],
+        "v": pa.Array.from_buffers(
+            pa.decimal128(5, 2), 2, pa.array([1, 123456], pa.decimal128(38, 2)).buffers()
+        ),
+    }
+)
+ENTRIES: dict[str, Callable[[Repository], object]] = {
+    "create": lambda lake: lake.write("new", EXCEEDING),
+    "append": lambda lake: lake["t"].append(EXCEEDING),
+    "append of batches": lambda lake: lake["t"].append(EXCEEDING.to_reader()),
+    "write that widens": lambda lake: lake.write("t", EXCEEDING, types="widen"),
+    "overwrite": lambda lake: lake["t"].overwrite(EXCEEDING),
+    "rerun": lambda lake: lake["t"].rerun(EXCEEDING, run="first"),
+    "upsert": lambda lake: lake["t"].upsert(EXCEEDING, on=["id"]),
+    "merge": lambda lake: lake["t"].merge(EXCEEDING, on=["id"]),
+    "merge on the decimal": lambda lake: lake["t"].merge(EXCEEDING, on=["v"]),
+    "INSERT": lambda lake: lake.sql(
+        "INSERT INTO t SELECT * FROM s", tables={"s": EXCEEDING}, write=True
+    ),
+    "MERGE": lambda lake: lake.sql(
+        "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT *",
+        tables={"s": EXCEEDING},
+        write=True,
+    ),
+    "CREATE": lambda lake: lake.sql(
+        "CREATE TABLE new AS SELECT * FROM s", tables={"s": EXCEEDING}, write=True
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("partition_by", [None, "id"])
+def test_decimals_that_exceed_their_precision_are_refused_by_column_and_value(
+    lake: Repository, entry: str, partition_by: str | None
+) -> None:
+    fits = pa.table({"id": [1, 3], "v": pa.array([1, 2], pa.decimal128(5, 2))})
+    lake.write("t", fits, partition_by=partition_by, run="first")
+
+    with pytest.raises(SchemaMismatchError, match=r"Value 123456\.00 does not fit column 'v'"):
+        ENTRIES[entry](lake)
+
+    assert lake.list() == ["t"]
+    assert lake["t"].arrow().sort_by("id").equals(fits)
+
+
 def _differences(seed: int) -> list[str]:
     """Return the outputs of a random dataset that it does not take back, or takes as other rows."""
     source = random.Random(seed)

@@ -16,6 +16,7 @@ from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.descriptor import DatasetDescriptor
 
 UTC = pa.timestamp("us", tz="UTC")
+DECIMALS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 
 
 def conform(column: pa.Array, declared: pa.DataType, *, nullable: bool = True) -> pa.Array:
@@ -57,6 +58,32 @@ def test_type_that_fits_is_widened(given: pa.Array, declared: pa.DataType) -> No
     found = conform(given, declared)
 
     assert found.cast(declared).equals(given.cast(declared))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.decimal32(5, 2), pa.decimal64(5, 2), pa.decimal128(5, 2), pa.decimal256(5, 2)],
+    ids=str,
+)
+@pytest.mark.parametrize("value", ["1000.00", "-1000.00"])
+def test_decimal_of_more_digits_than_its_own_type_has_is_refused(
+    kind: pa.Decimal128Type, value: str
+) -> None:
+    fits = relabelled(["999.99", None, "-999.99"], kind)
+    exceeds = relabelled(["1.00", value, None], kind)
+
+    assert conform(fits, pa.decimal128(5, 2)).cast(kind).equals(fits)
+    assert conform(exceeds, pa.decimal128(6, 2)).to_pylist()[1] == decimal.Decimal(value)
+    with pytest.raises(SchemaMismatchError, match=f"Value {value} does not fit column 'a'") as info:
+        conform(exceeds, pa.decimal128(5, 2))
+    assert str(info.value.hint).startswith("At most 3 digits")
+
+
+def relabelled(values: list[str | None], kind: pa.Decimal128Type) -> pa.Array:
+    """Return decimals of a type that Arrow did not check, as some engines pass them on."""
+    exact = [None if text is None else decimal.Decimal(text) for text in values]
+    wide = pa.array(exact, DECIMALS[kind.bit_width](9, 2))
+    return pa.Array.from_buffers(kind, len(wide), wide.buffers())
 
 
 @pytest.mark.parametrize(

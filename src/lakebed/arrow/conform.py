@@ -15,7 +15,7 @@ from pyarrow import types as pat
 
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.utf8 import check_texts
-from lakebed.common.shown import cut
+from lakebed.common.shown import counted, cut
 from lakebed.errors import PartitionSpecError, SchemaMismatchError
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow, type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
@@ -290,7 +290,7 @@ class Conformer:
                 self._given[field.name] = kind
             fields.append(field)
         self._fields = tuple(fields)
-        self._limited = frozenset(field.name for field in fields if has_limits(field.type))
+        self._limited = frozenset(field.name for field in fields if _has_bounds(field.type))
         target = [field_to_arrow(field) for field in fields]
         self._target = pa.schema([*target, *(_decoded(given.field(name)) for name in self._others)])
 
@@ -329,6 +329,10 @@ class Conformer:
             check_nulls(column, field.type, field.name, nullable=field.nullable)
             column = _without_hidden_nulls(column, field.type)
         if column.type != target:
+            if pat.is_decimal(column.type):
+                # Before the cast, which would not name the value.
+                wide = column.cast(pa.decimal256(76, column.type.scale))
+                check_limits(wide, field.type, field.name)
             column = _cast(column, target, field)
         # Again, since a value of a dictionary may be null, which shows only now.
         check_nulls(column, field.type, field.name, nullable=field.nullable)
@@ -440,15 +444,27 @@ def check_nulls(array: pa.Array, kind: Type, place: str, *, nullable: bool) -> N
 
 
 def check_limits(array: pa.Array, kind: Type, place: str) -> None:
-    """Check, at any depth, that values are symbols of their enum, and bytes of the size of their fixed.
+    """Check, at any depth, that values are in the bounds of their type.
+
+    Texts are symbols of their enum, bytes have the size of their fixed, and decimals have no more
+    digits than their precision: Arrow does not check the digits of an array that others made.
 
     Raises:
         SchemaMismatchError: A value is not; the message names it.
     """
-    if not has_limits(kind):
+    if not _has_bounds(kind):
         return
     present = array.drop_null()
     match kind:
+        case Decimal(precision, scale):
+            for extreme in pc.min_max(present).values():
+                value = extreme.as_py()
+                if value is not None and value.copy_abs() >= 10 ** (precision - scale):
+                    raise SchemaMismatchError(
+                        f"Value {value} does not fit column {place!r} of type {kind}.",
+                        hint=f"At most {counted(precision - scale, 'digit')} may stand before the "
+                        "decimal point. Correct the value, or widen the field with change_type.",
+                    )
         case Primitive(symbols=symbols, size=size):
             if symbols:
                 is_bad = pc.invert(pc.is_in(present, pa.array(symbols, present.type)))
@@ -471,6 +487,17 @@ def check_limits(array: pa.Array, kind: Type, place: str) -> None:
         case Struct(fields):
             for field in fields:
                 check_limits(present.field(field.name), field.type, f"{place}.{field.name}")
+
+
+def _has_bounds(kind: Type) -> bool:
+    match kind:
+        case Decimal():
+            return True
+        case ListOf(element) | MapOf(element):
+            return _has_bounds(element)
+        case Struct(fields):
+            return any(_has_bounds(field.type) for field in fields)
+    return has_limits(kind)
 
 
 def _without_hidden_nulls(array: pa.Array, kind: Type) -> pa.Array:
