@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions sail coverage check format dist docs
 .PHONY: locks sbom check-tag
 .PHONY: proof reliability fuzz judge chaos
-.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-year soak clean
+.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-catalog bench-year soak clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
@@ -94,6 +94,7 @@ help:
 	@echo "make bench-erase  an erasure of 1,000 keys from 50 versions beside rewriting all rows"
 	@echo "make bench-year  a year of hourly runs of a pipeline by a set clock: requests, files, bytes and time of a run"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
+	@echo "make bench-catalog  the catalog of Spark SQL beside Delta Lake, plain Parquet, views and the format, in that session"
 	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
 	@echo "make dist       the source distribution and the wheel, checked as a package index would"
 	@echo "make sbom       the packages that lakebed[all] takes, as CycloneDX, in build/sbom"
@@ -396,6 +397,9 @@ bench-far: setup
 
 bench-peers-spark: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/peers_spark.py $(ARGS)
+
+bench-catalog: .venv-spark41/.installed
+	.venv-spark41/bin/python bench/catalog.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(PINNED:%=.venv-%) $(KARTOTHEK_VENV) $(SERVERS) $(OVERLAID:%=.venv-%)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import SparkRuntimeException
+from pyspark.errors import ArithmeticException, NumberFormatException, SparkRuntimeException
 
 import lakebed
 from lakebed import by
@@ -672,6 +672,24 @@ def test_failed_statement_leaves_no_row_and_no_object(
     assert lake.open("t").version == version
     assert rows_of(lake.open("t")) == rows_of_table(table)
     assert objects_of(lake) == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("DELETE FROM lake.t WHERE n + 9223372036854775800 = 8", ArithmeticException),
+        ("UPDATE lake.t SET text = 'x' WHERE n / 0 = 1", ArithmeticException),
+        ("DELETE FROM lake.t WHERE CAST(text AS BIGINT) = n", NumberFormatException),
+    ],
+)
+def test_values_that_fail_in_a_condition_raise_what_a_query_does(
+    spark: Any, lake: Any, statement: str, error: type[Exception]
+):
+    lake.write("t", numbers(range(20)), partition_by="part")
+    # The condition is a subquery here, for which Spark waits in a future.
+    with pytest.raises(error):
+        spark.sql(statement)
+    assert lake.open("t").count() == 20
 
 
 def rows_of_table(table: pa.Table) -> list[tuple[Any, ...]]:

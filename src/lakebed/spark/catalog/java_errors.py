@@ -6,6 +6,7 @@ import functools
 import logging
 import re
 import uuid
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lakebed.common.recent import Recent
@@ -50,6 +51,7 @@ def raised_in_java(exception: Any) -> Exception:
 
 def install_errors() -> None:
     """Let PySpark raise the errors of this module as they were, once in a process."""
+    from pyspark.errors import UnknownException
     from pyspark.errors.exceptions import captured
 
     before = captured.convert_exception
@@ -58,10 +60,18 @@ def install_errors() -> None:
 
     @functools.wraps(before)
     def convert_exception(exception: Any) -> Exception:
-        # The JVM wraps what an interface does not declare.
+        causes = list(_causes(exception))
+        error = _find_error(causes)
+        if error is not None:
+            return error
+        # The JVM wraps what an interface does not declare; below it is what stopped the statement,
+        # in further ones where Spark waited for it.
         if exception.getClass().getSimpleName() == "UndeclaredThrowableException":
-            exception = exception.getCause()
-        return _find_error(exception) or before(exception)
+            converted = map(before, causes[1:])
+            return next(
+                (e for e in converted if not isinstance(e, UnknownException)), before(causes[-1])
+            )
+        return before(exception)
 
     convert_exception.of_lakebed = True  # type: ignore[attr-defined]
     captured.convert_exception = convert_exception  # type: ignore[assignment]  # our errors, too
@@ -69,14 +79,19 @@ def install_errors() -> None:
         logging.getLogger(name).addFilter(_Carried())
 
 
-def _find_error(exception: Any) -> LakebedError | None:
-    cause = exception
+def _causes(exception: Any) -> Iterator[Any]:
+    """Yield an exception of Java, and what caused it."""
     for _ in range(_DEPTH):
-        if cause is None:
-            return None
+        if exception is None:
+            return
+        yield exception
+        exception = exception.getCause()
+
+
+def _find_error(causes: Iterable[Any]) -> LakebedError | None:
+    for cause in causes:
         for token in _MARK.findall(str(cause.getMessage() or "")):
             error = _errors.get(token)
             if error is not None:
                 return error
-        cause = cause.getCause()
     return None
