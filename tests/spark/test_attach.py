@@ -218,6 +218,27 @@ def test_view_shows_one_version_until_it_is_refreshed(spark: Any, tmp_path: Path
     assert not spark.catalog.tableExists("v_events")
 
 
+def test_refresh_brings_back_a_view_that_was_dropped(spark: Any, tmp_path: Path) -> None:
+    lake = lakebed.open_repository(tmp_path)
+    create(lake)
+    create(lake, "other")
+    spark.sql("CREATE TABLE back_other AS SELECT 1 AS n")  # what the name means without the view
+    try:
+        with lakebed.spark.attach(spark, lake, prefix="back_") as attached:
+            spark.sql("CACHE TABLE back_events")
+            spark.sql("DROP VIEW back_other")
+
+            attached.refresh()
+
+            assert spark.table("back_other").count() == 240
+            assert spark.catalog.isCached("back_events")  # of a view that is there nothing changes
+            spark.catalog.dropTempView("back_events")
+            assert attached.refresh().names == ("back_events", "back_other")
+            assert spark.table("back_events").count() == 240
+    finally:
+        spark.sql("DROP TABLE back_other")
+
+
 def test_refresh_notices_a_dataset_that_was_created_anew(spark: Any, tmp_path: Path) -> None:
     lake = lakebed.open_repository(tmp_path)
     create(lake)

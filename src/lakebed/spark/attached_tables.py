@@ -109,26 +109,37 @@ class AttachedTables:
         What this process commits is seen by the next statement without it.
 
         Unless the datasets were named, new datasets are attached too, and views of missing ones are
-        dropped. DataFrames that were made from a view before keep their version.
+        dropped. A view that DROP VIEW has removed comes back: `detach` ends an attachment.
+        DataFrames that were made from a view before keep their version.
 
         Raises:
             DatasetNotFoundError: A named dataset is missing; no view has changed.
             LakebedError: A head cannot be read; no view has changed.
 
         Cost:
-            A read of the head for each dataset, and the cost of `View.spark` for those that have
-            changed; without named datasets one LIST of the root. No Spark job.
+            A read of the head for each dataset, a question to Spark for each that has not changed,
+            and the cost of `View.spark` for those that have; without named datasets one LIST of the
+            root. No Spark job.
         """
         with self._lock:
             self._commits, self._given_up = last_commits(self._store.uri), set()
             views = {view.name: view for view in self._current_views()}
             for name, view in views.items():
-                if view is not self._views.get(name):
+                if view is not self._views.get(name) or not self._is_in_session(name):
                     view.frame.createOrReplaceTempView(_quoted(name))
             for name in self._views.keys() - views.keys():
                 self._spark.catalog.dropTempView(name)
             self._views = views
         return self
+
+    def _is_in_session(self, name: str) -> bool:
+        """Return whether the session has a view: DROP VIEW may have removed it."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self._spark.catalog.getTable(_quoted(name)).isTemporary
+        except AnalysisException:
+            return False
 
     def _catch_up(self) -> None:
         """Bring the views to the versions that this process has committed since.

@@ -57,6 +57,8 @@ class LakeCatalog(Proxied):
         "connector.catalog.StagingTableCatalog",
         "connector.catalog.SupportsNamespaces",
         "connector.catalog.ProcedureCatalog",
+        # Without it, a wrong name of a function is an error about the catalog.
+        "connector.catalog.FunctionCatalog",
     )
 
     def __init__(self, spark: SparkSession, name: str, repository: CatalogRepository) -> None:
@@ -285,6 +287,16 @@ class LakeCatalog(Proxied):
         self._repository_of(list(namespace))
         make = self._jvm.connector.catalog.Identifier
         return self._jvm.to_array(make, [make.of(namespace, name) for name in PROCEDURES])
+
+    def loadFunction(self, identifier: Any) -> Any:
+        """Raise Spark's own error: a repository has no functions."""
+        exceptions = self._jvm.sql.catalyst.analysis
+        raise raised_in_java(exceptions.NoSuchFunctionException(identifier))
+
+    def listFunctions(self, namespace: Any) -> Any:
+        """Return no function."""
+        self._repository_of(list(namespace))
+        return self._jvm.to_array(self._jvm.connector.catalog.Identifier, ())
 
     def _repository_of(self, namespace: Sequence[str]) -> CatalogRepository:
         """Return the repository of a namespace; without it raise Spark's own error."""

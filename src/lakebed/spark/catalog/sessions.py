@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
+from lakebed.model.predicate import quoted_name, sql_literal
 from lakebed.spark.callbacks import start_callbacks
 from lakebed.spark.catalog.compiled_catalog import SessionCatalogs, define_catalog_class
 from lakebed.spark.catalog.java_errors import install_errors
@@ -116,6 +117,7 @@ def attach_catalog(
         _check_name(spark, name)
         _start_callbacks(spark, is_shared_host=is_shared_host)
         _follow_sessions()
+        _list_default_namespaces()
         attached = AttachedCatalog(spark, repository, name)
         for session in (spark, *sessions):
             attached._put_into(session)
@@ -259,3 +261,47 @@ def _follow_sessions() -> None:
 
     begin.of_lakebed = True  # type: ignore[attr-defined]
     SparkSession.__init__ = begin  # type: ignore[method-assign]
+
+
+def _list_default_namespaces() -> None:
+    """Let `listTables` of PySpark list a default namespace.
+
+    The name of a default namespace is empty. Spark parses the namespace of each table, and fails.
+    """
+    from pyspark.sql.catalog import Catalog, Table
+
+    before = Catalog.listTables
+    if hasattr(before, "of_lakebed"):
+        return
+
+    @functools.wraps(before)
+    def list_tables(
+        self: Any,
+        dbName: str | None = None,  # noqa: N803 - PySpark's name
+        pattern: str | None = None,
+    ) -> list[Table]:
+        catalog = _find_catalog(self, dbName)
+        if catalog is None:
+            return before(self, dbName, pattern)
+        like = "" if pattern is None else f" LIKE {sql_literal(pattern)}"
+        rows = self._sparkSession.sql(f"SHOW TABLES IN {catalog}{like}").collect()
+        return [self.getTable(f"{catalog}.{quoted_name(row.tableName)}") for row in rows]
+
+    list_tables.of_lakebed = True  # type: ignore[attr-defined]
+    Catalog.listTables = list_tables  # type: ignore[method-assign]
+
+
+def _find_catalog(shown: Any, namespace: str | None) -> str | None:
+    """Return the attached catalog whose default namespace is named; None if another one is.
+
+    Args:
+        shown: `spark.catalog`.
+        namespace: Name of the namespace; None for the current one.
+    """
+    application = shown._sparkSession.sparkContext.applicationId
+    if namespace is None:
+        name = "" if shown.currentDatabase() else shown.currentCatalog()
+    else:
+        # As Spark does, take it for a database of the session's own catalog first.
+        name = "" if shown.databaseExists(f"{_OF_SPARK[0]}.{namespace}") else namespace
+    return name if (application, name) in _attached else None
