@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,11 +29,11 @@ from lakebed.errors import (
     ReadOnlyError,
     noting,
 )
-from lakebed.groups.namespace_group import NamespaceGroup
+from lakebed.groups.namespace_group import NamespaceGroup, names_below, open_below
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.drift import Types, UnknownColumns, check_drift
 from lakebed.model.keys import BATCH_ID, BatchIds
-from lakebed.model.layout import Folder, schema_key
+from lakebed.model.layout import Folder, is_own_key, schema_key
 from lakebed.model.lineage import Lineage
 from lakebed.model.locations import shell_address
 from lakebed.model.names import check_dataset_name
@@ -74,6 +75,11 @@ if TYPE_CHECKING:
     from lakebed.work.adoption import Adoption
 
 _log = logging.getLogger(__name__)
+
+_HOW_THE_REST_GOES = (
+    "Delete them, or create a dataset of this name: its cleanup deletes them after a day, and after "
+    "its retention."
+)
 _RECOMMENDED: set[tuple[str, str]] = set()  # datasets whose move to a tree was recommended
 
 
@@ -910,14 +916,15 @@ class Repository(RefusesFormerNames):
     ) -> Path:
         """Write a report of the content and history of the lake to one HTML page.
 
-        The page needs no other file, no script and no network. It shows datasets, commits, files,
-        partitions, batches, indices, dead files and the runs of pipelines, and lists what a person
+        The page needs no other file, no script and no network. It shows datasets, also those of
+        namespaces by their paths, such as `sales/orders`, with commits, files, partitions, batches,
+        indices, dead files and the runs of pipelines, and lists what a person
         should mend, each with its command; each plot comes with its table. Details cover only the largest of many datasets, and the newest of many commits
         or the largest of many partitions. A dataset that cannot be read is listed with its error.
 
         Args:
             path: Path of the HTML file; an existing one is replaced.
-            names: Names of the datasets; None for all.
+            names: Names of the datasets, or paths below namespaces; None for all.
             view: A view whose plan is shown: why files are kept and dropped.
             rows: Number of first rows to show of each dataset shown in detail, up to 200; 0 for
                 none.
@@ -940,12 +947,12 @@ class Repository(RefusesFormerNames):
         from lakebed.web.build import write_report
 
         page = Path(path)
-        opened: Callable[[str], Dataset] = self.open
+        opened: Callable[[str], Dataset] = functools.partial(open_below, self)
         if names is None:
-            chosen = self.list()
+            chosen = [*self.list(), *names_below(self)]
         else:
             # Check that every given name is a dataset before anything is read.
-            datasets = {name: self.open(name) for name in given_names("names", names)}
+            datasets = {name: opened(name) for name in given_names("names", names)}
             chosen, opened = list(datasets), datasets.__getitem__
         write_report(
             self.uri,
@@ -1083,10 +1090,16 @@ class Repository(RefusesFormerNames):
             )
         try:
             self._drop(name)
-        except DatasetNotFoundError:
-            if if_missing == "error":
-                raise
-            return False
+        except DatasetNotFoundError as exc:
+            if if_missing == "ignore":
+                return False
+            left = next((i.key for i in self._store.list(f"{name}/") if is_own_key(i.key)), None)
+            if left is not None:
+                exc.add_note(
+                    f"Objects of a dataset that was dropped are left under '{name}/', such as "
+                    f"'{left}'. {_HOW_THE_REST_GOES}"
+                )
+            raise
         return True
 
     def _drop(self, name: str) -> None:
@@ -1105,8 +1118,8 @@ class Repository(RefusesFormerNames):
         named = work.owned.named_keys(last)
         held += [key for key in named if key.startswith(f"{name}/") and ".." not in key.split("/")]
         with noting(
-            f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/': "
-            "delete them, or let a cleanup of a new dataset of this name do so."
+            f"Dataset {name!r} is dropped. Some of its objects may be left under '{name}/'. "
+            f"{_HOW_THE_REST_GOES}"
         ):
             self._delete_rest(held, last)
         if self._provider is not None:

@@ -166,6 +166,49 @@ def test_dataset_that_is_dropped_meanwhile_is_told_beside_the_others(tmp_path):
     assert [row["dataset"] for row in page.rows("Datasets")] == ["a"]
 
 
+@pytest.fixture
+def nested(tmp_path):
+    """A lake with datasets of one name in itself, in a namespace and in a namespace of that."""
+    lake = lakebed.open_repository(tmp_path / "nested")
+    homes = (lake, lake.namespaces.create("sales"), lake["sales"].namespaces.create("eu"))
+    for number, home in enumerate(homes, 1):
+        home.write("orders", pa.table({"n": range(number)}))
+        home["orders"].protections.add(version=1, reason="kept")
+    return lake
+
+
+def test_datasets_of_namespaces_are_on_the_page_by_their_paths(nested, cli, tmp_path):
+    result = cli.json("report", nested.uri, "--file", tmp_path / "x.html", "--rows", 5)
+
+    page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
+    rows = {row["dataset"]: row["rows"] for row in page.rows("Datasets")}
+    assert rows == {"orders": "1", "sales/orders": "2", "sales/eu/orders": "3"}
+    assert result["dataset_count"] == 3
+    assert {f"#dataset-{name}" for name in rows} <= set(page.links)
+    assert set(page.links) <= {f"#{anchor}" for anchor in page.ids}
+
+
+def test_one_dataset_of_a_namespace_is_reported_by_its_path(nested, tmp_path):
+    path = nested.report(tmp_path / "x.html", names="sales/orders")
+
+    page = ShownPage(path.read_text("utf-8"))
+    assert [row["rows"] for row in page.rows("Datasets")] == ["2"]
+    with pytest.raises(DatasetNotFoundError, match="'order' not found"):
+        nested.report(tmp_path / "y.html", names=["orders", "sales/order"])
+
+
+def test_namespace_with_a_damaged_marker_is_told_beside_the_others(nested, cli, tmp_path):
+    (tmp_path / "nested" / "sales" / "eu" / "_lakebed.namespace.json").write_bytes(b"[]")
+
+    cli("report", nested.uri, "--file", tmp_path / "x.html")
+
+    page = ShownPage((tmp_path / "x.html").read_text("utf-8"))
+    assert [row["dataset"] for row in page.rows("Datasets")] == ["orders", "sales/orders"]
+    (unread,) = page.rows("Not read")
+    assert unread["dataset"] == "sales/eu/"
+    assert "_lakebed.namespace.json" in unread["reason"]
+
+
 def test_name_that_is_given_must_be_of_a_dataset(repository, tmp_path):
     with pytest.raises(DatasetNotFoundError, match="'x' not found"):
         repository.report(tmp_path / "x.html", names=["d", "x"])

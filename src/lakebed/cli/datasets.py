@@ -33,6 +33,7 @@ from lakebed.commit import Partition
 from lakebed.common.shown import counted, human_size, visible
 from lakebed.dataset import Dataset
 from lakebed.errors import InvalidInputError
+from lakebed.groups.namespace_group import names_below
 from lakebed.model.descriptor import COMPRESSIONS, DOCUMENT, FORMATS, UUID, DatasetDescriptor
 from lakebed.model.dimensions import DimensionSchema
 from lakebed.model.keys import BATCH_IDS, BatchIds
@@ -417,20 +418,12 @@ def list_(output: Output, *, repository: str, storage_options: Mapping[str, str]
             f"{repository!r} is a dataset, not a repository.",
             hint=f"Use `lakebed show {lake}/{dataset}` for it, `lakebed list {lake}` for its repository.",
         )
-    names = [*opened.list(), *_names_below(opened)]
+    names = [*opened.list(), *names_below(opened)]
     if not names:
         output.note(f"There is no dataset in {opened.uri}.")
     output.rows(
         ("name", "location"), ({"name": name, "location": f"{opened.uri}/{name}"} for name in names)
     )
-
-
-def _names_below(repository: Repository) -> Iterator[str]:
-    """Yield the datasets of the namespaces of a repository, each with the path of its folder."""
-    for name in repository.namespaces.list():
-        namespace = repository.namespaces.open(name)
-        for dataset in (*namespace.list(), *_names_below(namespace)):
-            yield f"{name}/{dataset}"
 
 
 _DROPPED_COLUMNS = ("key", "size_bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lakebed.cli.shared_options import (
 )
 from lakebed.common.shown import counted
 from lakebed.errors import InvalidInputError
+from lakebed.groups.namespace_group import names_below, open_below
 from lakebed.web.build import write_report
 from lakebed.web.limits import MAX_ROWS
 
@@ -53,22 +55,23 @@ def report(
 ) -> None:
     """Write a report on a lake as one HTML page.
 
-    The report shows what needs attention, the contents and the history. LOCATION is a repository, or
-    LOCATION/NAME for one dataset. The page is one file without scripts that can be opened in a
+    The report shows what needs attention, the contents and the history. LOCATION is a repository,
+    whose namespaces are shown too, or LOCATION/NAME for one dataset. The page is one file without scripts that can be opened in a
     browser, printed or sent by mail. With -o json, the result lists the findings, too.
     """
     repository, name = find_lake(location, storage_options)
-    names = repository.list() if name is None else [name]
+    names = [*repository.list(), *names_below(repository)] if name is None else [name]
     if where is not None and len(names) != 1:
         raise InvalidInputError(
             "--where needs one dataset.", hint="Give LOCATION/NAME, such as lake/flights."
         )
-    view = None if where is None else repository.open(names[0]).where(where)
+    open_dataset = functools.partial(open_below, repository)
+    view = None if where is None else open_dataset(names[0]).where(where)
     with output.progress("Reading datasets") as on_progress:
         lake = write_report(
             repository.uri,
             names,
-            repository.open,
+            open_dataset,
             path,
             store=repository.store,
             is_whole=name is None,

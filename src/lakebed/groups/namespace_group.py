@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from lakebed.common.given import given_names
-from lakebed.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from lakebed.errors import (
+    AlreadyExistsError,
+    CorruptMetadataError,
+    InvalidInputError,
+    NotFoundError,
+)
 from lakebed.state import namespaces
 
 if TYPE_CHECKING:
     from lakebed.store.base import Store
 
 _Opened = TypeVar("_Opened")  # a repository, of which this module knows nothing
+_Dataset_co = TypeVar("_Dataset_co", covariant=True)
+
+
+class HoldsNamespaces(Protocol[_Dataset_co]):
+    """A repository, whose namespaces are repositories as well."""
+
+    @property
+    def namespaces(self) -> NamespaceGroup[Any]:
+        """The folders in the repository that are repositories."""
+
+    def list(self) -> builtins.list[str]:
+        """Return the names of the datasets, sorted."""
+
+    def open(self, name: str) -> _Dataset_co:
+        """Open a dataset."""
 
 
 class NamespaceGroup(Generic[_Opened]):
@@ -173,3 +194,35 @@ class NamespaceGroup(Generic[_Opened]):
         removed, updates = given_names("remove", remove), dict(properties or {})
         before = namespaces.update_properties(self._store, name, updates=updates, removals=removed)
         return {key: value for key, value in before.items() if key not in removed} | updates
+
+
+def names_below(repository: HoldsNamespaces[object]) -> Iterator[str]:
+    """Yield the datasets of the namespaces of a repository, each with the path of its folder.
+
+    A namespace that cannot be opened is its path with a slash at the end.
+
+    Cost:
+        As `NamespaceGroup.list` and a LIST for each namespace.
+    """
+    for name in repository.namespaces.list():
+        try:
+            namespace = repository.namespaces.open(name)
+        except CorruptMetadataError:
+            yield f"{name}/"
+            continue
+        for dataset in (*namespace.list(), *names_below(namespace)):
+            yield f"{name}/{dataset}"
+
+
+def open_below(repository: HoldsNamespaces[_Dataset_co], path: str) -> _Dataset_co:
+    """Open a dataset of a repository or of its namespaces by a path, as of `names_below`.
+
+    Raises:
+        DatasetNotFoundError: There is no such dataset.
+        NotFoundError: There is no such namespace.
+        CorruptMetadataError: A namespace cannot be read.
+    """
+    *folders, name = path.split("/")
+    for folder in folders:
+        repository = repository.namespaces.open(folder)
+    return repository.open(name)

@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from lakebed.common.progress import NO_PROGRESS, OnProgress, Tally
@@ -38,8 +39,8 @@ def write_report(
 
     Args:
         uri: Title of the page.
-        names: Names of the datasets.
-        open_dataset: Opens a dataset.
+        names: Names of the datasets, or their paths below namespaces.
+        open_dataset: Opens a dataset by its name or path.
         path: Path of the HTML file.
         store: The store of the repository.
         is_whole: Whether the names are those of all datasets: then runs of pipelines whose dataset
@@ -67,8 +68,9 @@ def write_report(
     tally = Tally(on_progress, f"report on {uri}", sizes, unit="dataset")
     for name in chosen:
         try:
-            entries = recorded.pop(name, ()) if is_whole else None
-            known.append(gather(open_dataset(name), entries))
+            # A namespace has a log of runs of its own.
+            entries = recorded.pop(name, ()) if is_whole and "/" not in name else None
+            known.append(replace(gather(open_dataset(name), entries), name=name))
             newest = newest_runs([*newest, *known[-1].runs.runs])
             # In a large lake, only the facts of datasets shown in detail are kept in memory.
             before, detailed = detailed | {known[-1].name}, names_in_detail(known)

@@ -287,7 +287,7 @@ def dataset_part(
         **({"Indices": [_indices(dataset)]} if dataset.indices else {}),
         "Dead files": _dead(dataset),
     }
-    # Names need no escaping: they have only letters, digits and + - _.
+    # Names need no escaping: they have only letters, digits and + - _, and paths a slash.
     yield Markup(f'<section id="{anchor}">')
     yield element("h2", dataset.name)
     yield pairs(
