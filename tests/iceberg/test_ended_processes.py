@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -9,7 +10,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 import lakebed
-from lakebed.errors import AlreadyExistsError, CommitConflictError, NotFoundError
+from lakebed.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    InvalidInputError,
+    NotFoundError,
+)
 from lakebed.tables.iceberg.pointer_tables import PointerTables
 from lakebed.testing.stores import DelegatingStore
 
@@ -121,3 +127,62 @@ _AFTER = {
     "drop": {},
     "register": {"orders": {}, "again": {}},
 }
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("after", [None, "table", "dataset"])
+def test_a_purge_that_ends_halfway_is_ended_by_the_next_one(after, landed) -> None:
+    """The name is free, what takes it stays whole, and no file of the purged table is left."""
+    for nth in range(1, 30):
+        store = lakebed.open_repository(f"memory://purged-{after}-{landed}-{nth}").store
+        tables = PointerTables(store, store.uri)
+        tables.create("", _request(name="orders", schema=_SCHEMA))
+        tables.commit("orders", _request(requirements=[], updates=_PROPERTIES), only_appends=False)
+        for number in range(3):
+            store.put(f"orders/data/{number}.parquet", b"rows")
+        store.put("orders-other/data/0.parquet", b"of another table")
+        dying = DyingStore(store, nth, landed=landed)
+        try:
+            PointerTables(_OneByOne(dying), store.uri).drop("orders", purge=True)
+        except Killed:
+            assert dying.is_dead
+        if tables.exists("orders"):  # the process has ended before the change
+            tables.drop("orders", purge=True)
+
+        if after == "table":
+            tables.create("", _request(name="orders", schema=_SCHEMA))
+        elif after == "dataset":
+            # Metadata that is left keeps the name from a dataset until the next purge.
+            with contextlib.suppress(InvalidInputError):
+                lakebed.Repository(store).write("orders", [{"id": 1}])
+        try:
+            tables.drop("orders", purge=True)
+        except NotFoundError:
+            assert after != "table"
+
+        left = {info.key for info in store.list("orders")}
+        if after == "dataset":
+            if not left:
+                lakebed.Repository(store).write("orders", [{"id": 1}])
+            orders = lakebed.Repository(store)["orders"]
+            assert orders.check().is_ok
+            assert orders.count() == 1
+            lakebed.Repository(store).drop("orders")
+            assert {info.key for info in store.list("orders")} <= left
+        else:
+            assert left == set()
+        assert list(store.list("orders-other"))
+        tables.create("", _request(name="orders", schema=_SCHEMA))
+        if not dying.is_dead:
+            break
+    else:
+        pytest.fail("the purge has no end")
+    assert nth > 6
+
+
+class _OneByOne(DelegatingStore):
+    """Deletes objects one after the other, so that a process can end between two of them."""
+
+    def _delete(self, keys):
+        for key in keys:
+            super()._delete([key])

@@ -36,11 +36,13 @@ class DroppedTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         metadata_location: Location of its last metadata, which `register` takes.
         dropped_at: Time at which it lost the name; aware, UTC.
         renamed_to: Its new name, as `namespace.table`; empty if it was dropped.
+        is_purged: Whether its files are being deleted; the next purge of the name goes on with that.
     """
 
     metadata_location: str
     dropped_at: dt.datetime
     renamed_to: str = ""
+    is_purged: bool = False
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -61,12 +63,13 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     dropped: tuple[DroppedTable, ...] = ()
     format_version: int = _VERSION
 
-    def without_table(self, renamed_to: str = "") -> Pointer:
+    def without_table(self, renamed_to: str = "", *, is_purged: bool = False) -> Pointer:
         """Return the pointer after its table was dropped, or has another name."""
         dropped = DroppedTable(
             metadata_location=self.metadata_location,
             dropped_at=dt.datetime.now(dt.UTC),
             renamed_to=renamed_to,
+            is_purged=is_purged,
         )
         return Pointer(dropped=(*self.dropped, dropped)[-MAX_DROPPED:])
 

@@ -56,6 +56,7 @@ from lakebed.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakebed.model.layout import is_own_key
 from lakebed.model.names import check_dataset_name
 from lakebed.model.table_signs import ICEBERG_FILE, ICEBERG_FOLDER
 from lakebed.state.head import HeadFormat
@@ -249,7 +250,8 @@ class PointerTables:
         """Drop a table.
 
         Without a purge all of its files stay, and its pointer records the location of the metadata,
-        which `register` takes.
+        which `register` takes. A purge also ends earlier purges of the name that have not ended; then
+        there may be no table any more.
 
         Args:
             name: Name of the table.
@@ -261,26 +263,28 @@ class PointerTables:
             CommitConflictError: Other clients change the table all the time.
 
         Cost:
-            Two GETs and a conditional PUT; with a purge a LIST of the folder, the deletions, a LIST of
-            each namespace, and two GETs for each table of the lake.
+            Two GETs and a conditional PUT; with a purge two LISTs of the folder, the deletions, two
+            LISTs of each namespace, four GETs for each table of the lake, and a GET and a
+            conditional PUT more.
         """
         for _ in range(_ATTEMPTS):
             stored = find_table(self._store, name)
             if stored is None:
+                if purge and self._end_purges(name):
+                    return
                 raise table_not_found(name)
             _check_stays(name, stored)
             self._end_former_rename(name, stored)
-            own_folder = self._own_folder(name, stored) if purge else ""
-            after = (
-                Pointer(dropped=stored.pointer.dropped) if purge else stored.pointer.without_table()
-            )
+            if purge:
+                self._own_folder(name, stored.pointer.metadata_location)
+            after = stored.pointer.without_table(is_purged=purge)
             try:
                 put_pointer(self._store, name, after, stored)
             except PreconditionFailedError:
                 continue
             _log.info("dropped a table of the catalog table=%s purge=%s", name, purge)
-            if own_folder:
-                self._store.delete([info.key for info in self._store.list(own_folder)])
+            if purge:
+                self._end_purges(name)
             return
         raise _conflict(name, f"others have committed {_ATTEMPTS} times meanwhile")
 
@@ -504,13 +508,64 @@ class PointerTables:
         unique = "" if is_empty else f"-{uuid.uuid4().hex[:12]}"
         return f"{self._root}/{name}{unique}"
 
-    def _own_folder(self, name: str, stored: StoredPointer) -> str:
+    def _end_purges(self, name: str) -> bool:
+        """Delete the files of tables that a name had, and that were dropped with a purge.
+
+        Returns:
+            Whether there were any.
+        """
+        stored = find_pointer(self._store, name)
+        purged = [] if stored is None else [one for one in stored.pointer.dropped if one.is_purged]
+        for table in purged:
+            self._delete_files(table.metadata_location)
+        for _ in range(_ATTEMPTS if purged else 0):
+            stored = find_pointer(self._store, name)
+            assert stored is not None  # a pointer is never deleted
+            others = tuple(one for one in stored.pointer.dropped if one not in purged)
+            try:
+                after = msgspec.structs.replace(stored.pointer, dropped=others)
+                put_pointer(self._store, name, after, stored)
+            except PreconditionFailedError:
+                continue
+            break
+        return bool(purged)
+
+    def _delete_files(self, location: str) -> None:
+        """Delete the files of a table that has no name any more, as far as they are its own.
+
+        Args:
+            location: Location of its last metadata.
+        """
+        key = self._key(location)
+        folder = key.rpartition(f"/{ICEBERG_FOLDER}/")[0]
+        # Listed before the check, so a dataset of this name that is created after it loses nothing;
+        # and without what a load stages for a dataset that it is about to create.
+        keys = [
+            info.key
+            for info in self._store.list(folder)
+            if info.key.startswith(f"{folder}/{ICEBERG_FOLDER}/")
+            or not is_own_key(f"t{info.key.removeprefix(folder)}")
+        ]
+        try:
+            self._own_folder("", location)
+        except UnsupportedCommitError as exc:
+            _log.warning("the files of a purged table stay folder=%s: %s", folder, exc.message)
+            return
+        # The metadata first: nobody can register a table whose files are half deleted.
+        self._store.delete([key])
+        self._store.delete(keys)
+
+    def _own_folder(self, name: str, location: str) -> str:
         """Return the folder of a table that can be deleted as a whole.
+
+        Args:
+            name: Name of the table; empty if it has none any more.
+            location: Location of its metadata.
 
         Raises:
             UnsupportedCommitError: Other things may lie in it.
         """
-        key = self._key(stored.pointer.metadata_location)
+        key = self._key(location)
         folder, _, last = key.rpartition(f"/{ICEBERG_FOLDER}/")
         namespace, _, own = folder.rpartition("/")
         is_own = own != "" and "/" not in last and "/" not in namespace
@@ -522,8 +577,8 @@ class PointerTables:
                 "the catalog has made for it.",
                 hint="Drop it without purge, which leaves the files.",
             )
-        for other, location in self._locations():
-            if other != name and self._key(location).startswith(f"{folder}/"):
+        for other, known in self._locations():
+            if other != name and self._key(known).startswith(f"{folder}/"):
                 raise UnsupportedCommitError(
                     f"The files of table {name!r} cannot be deleted: those of table {other!r} are in "
                     "the same folder.",
