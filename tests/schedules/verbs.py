@@ -262,7 +262,13 @@ def stage(doing: Doing) -> None:
     run = doing.rng.choice(RUNS) if operation == "rerun" else None
     rows = doing.rows(dataset=dataset)
     doing.note(run=run, stages=operation, replaces="touched" if operation == "overwrite" else None)
-    batch = dataset.staged.add(rows, operation, run=run, lease=doing.rng.choice(["2h", "7d"]))
+    batch = dataset.staged.add(
+        rows,
+        operation,
+        run=run,
+        replace_all=operation == "rerun",
+        lease=doing.rng.choice(["2h", "7d"]),
+    )
     doing.note(batch=batch.batch_id)
     doing.actor.world.notes.setdefault("staged", []).append(batch.batch_id)
 
