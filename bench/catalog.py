@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from peers_spark import Action, Answer, Case, in_turns, results, start
+from peers_spark import Action, Answer, Case, played, results, start
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
 
@@ -27,6 +27,7 @@ DAYS = 365
 ROWS_OF_DAY = 1000
 FIRST_DAY = dt.date(2025, 1, 1)
 SUMS = "count(*) AS n, sum(id) AS ids, round(sum(amount), 2) AS amounts"
+SUMS_OF_DAY = f"SELECT {SUMS} FROM {{t}} WHERE day = '{{day}}'"
 
 
 def day(number: int) -> str:
@@ -98,9 +99,7 @@ class Statements:
             answers = []
             for _ in range(repeated):
                 number = next(numbers)
-                asked = text.format(
-                    t=table, day=day(number), later=day(number + 72), id=number % DAYS * ROWS_OF_DAY
-                )
+                asked = text.format(t=table, day=day(number), id=number % DAYS * ROWS_OF_DAY)
                 answers.append(tuple(map(tuple, self._spark.sql(asked).collect())))
             return tuple(answers)
 
@@ -125,24 +124,17 @@ def run(
     """Yield cases after their last round."""
     statements = Statements(spark, make_tables(spark, directory))
     every = "lakebed delta parquet view"
-    a_day = statements.case("a day", f"SELECT {SUMS} FROM {{t}} WHERE day = '{{day}}'", every)
+    a_day = statements.case("a day", SUMS_OF_DAY, every)
     queries = [
         statements.case("a key in a day", "SELECT id, day, user, amount, note FROM {t} WHERE day = '{day}' AND id = {id}", every),
         statements.case("all, GROUP BY", f"SELECT user % 7 AS u, {SUMS} FROM {{t}} GROUP BY 1 ORDER BY 1", every),
         statements.case("count(*)", "SELECT count(*) FROM {t}", every),
     ]  # fmt: skip
-    many = statements.case(
-        "50 small queries",
-        f"SELECT {SUMS} FROM {{t}} WHERE day = '{{day}}'",
-        "lakebed view delta parquet",
-        repeated=50,
-    )
+    many = statements.case("50 small queries", SUMS_OF_DAY, every, repeated=50)
     yield played([a_day, *queries], small_rounds)
     yield played([many], rounds)
     # A query of the format takes seconds: its rows come from Python.
-    by_format = statements.case(
-        "a day", f"SELECT {SUMS} FROM {{t}} WHERE day = '{{day}}'", "lakebed format"
-    )
+    by_format = statements.case("a day", SUMS_OF_DAY, "lakebed format")
     yield played([by_format], 1)
     both = "lakebed delta"
     year_of_rows(spark).where("id < 1000").createOrReplaceTempView("thousand")
@@ -166,14 +158,7 @@ def run(
         ),
     ]
     yield played(changes, rounds)
-    same = f"SELECT {SUMS} FROM {{t}}"
-    yield played([statements.case("all rows after that", same, both)], 1)
-
-
-def played(cases: list[Case], rounds: int) -> list[Case]:
-    """Return cases after so many rounds that count."""
-    in_turns(cases, rounds)
-    return cases
+    yield played([statements.case("all rows after that", f"SELECT {SUMS} FROM {{t}}", both)], 1)
 
 
 def main() -> None:

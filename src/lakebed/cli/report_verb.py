@@ -56,8 +56,9 @@ def report(
     """Write a report on a lake as one HTML page.
 
     The report shows what needs attention, the contents and the history. LOCATION is a repository,
-    whose namespaces are shown too, or LOCATION/NAME for one dataset. The page is one file without scripts that can be opened in a
-    browser, printed or sent by mail. With -o json, the result lists the findings, too.
+    whose namespaces are shown too, or LOCATION/NAME for one dataset. The page is one file without
+    scripts that can be opened in a browser, printed or sent by mail. With -o json, the result lists
+    the findings, too.
     """
     repository, name = find_lake(location, storage_options)
     names = [*repository.list(), *names_below(repository)] if name is None else [name]

@@ -52,7 +52,7 @@ def packs_of(
 
 def _text_of(file: RawFile) -> bytes | None:
     """Return the content of a small file; None for a larger, damaged or missing one."""
-    # Compressed, text of rows is a fourth of its size or less: what is larger would be read in vain.
+    # Text of rows is compressed to a fourth or less, so a larger file would be read in vain.
     most_bytes = SMALL_BYTES if file.codec is None else SMALL_BYTES // 4
     if file.size_bytes > most_bytes or file.location == STDIN:
         return None

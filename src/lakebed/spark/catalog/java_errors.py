@@ -67,10 +67,10 @@ def install_errors() -> None:
         # The JVM wraps what an interface does not declare; below it is what stopped the statement,
         # in further ones where Spark waited for it.
         if exception.getClass().getSimpleName() == "UndeclaredThrowableException":
-            converted = map(before, causes[1:])
-            return next(
-                (e for e in converted if not isinstance(e, UnknownException)), before(causes[-1])
-            )
+            for cause in causes[1:]:
+                converted = before(cause)
+                if not isinstance(converted, UnknownException):
+                    return converted
         return before(exception)
 
     convert_exception.of_lakebed = True  # type: ignore[attr-defined]
