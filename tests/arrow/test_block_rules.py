@@ -1,6 +1,7 @@
 """A case for each rule by which a block vouches for rows, cut into blocks at every place."""
 
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +398,7 @@ LITERALS = {
         *("1e5", "1E5", "1e999", "+1", "--1", "1-1", "-", "00.5", "01.5", "-01.5", "0.25", "1..2"),
         *("1.2.3", "0x1p3", "0x10", "9007199254740993", "0.1000000000000000055511151231257827"),
         *("1" + "0" * 39, "1" + "0" * 40, "1" + "0" * 400, "0." + "0" * 400 + "1", "1_0", "1.-5"),
+        *("12345678.1234567", "1.1234567", "1.12345678", "-12345678.5", "/.5", "1./", "1234567:"),
     ),
     "f": ("16777217", "1" + "0" * 39, "1.00000017881393432617187499", "0.1", "-0", "01.0"),
     "b": ("false", "True", "1", "0", "null", "tru", "fals", '"true"', "truefalse"),
@@ -479,6 +481,38 @@ def test_lines_of_other_notations_behind_a_bad_one_are_split_once_more_at_most(
 
     assert (len(read.rows), len(read.rejects)) == (400, 200)
     assert len(records) < 2 * 600
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plain_numbers_of_all_lengths_are_those_of_json(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    whole = [rng.randrange(10 ** rng.randint(1, 17)) for _ in range(40)]
+    decimals = [
+        f"{rng.choice(('', '-'))}{rng.randrange(10 ** rng.randint(1, 9))}"
+        f".{rng.randrange(10 ** rng.randint(1, 8))}"
+        for _ in range(40)
+    ]
+    if seed % 2:  # no more digits than are read without a look at each number
+        whole = [number % 10**16 for number in whole]
+        decimals = [number[:8] + "5" for number in decimals]
+    content = "".join(
+        f'{{"l":{number},"d":{decimal}}}\n' for number, decimal in zip(whole, decimals, strict=True)
+    )
+    given = NastyFiles(
+        descriptor=DatasetDescriptor(schema=Schema(fields=fields_of("l d"))),
+        csv=CsvOptions(),
+        unknown="reject",
+        contents={"rows.jsonl": content.encode()},
+    )
+    (file,) = files_in(tmp_path, "json", given)
+
+    found = read_file(open_block_reader("json", given), file)
+
+    assert found == read_file(open_line_reader("json", given), file)
+    assert found.rows == [
+        repr((str(number), str(float(decimal))))
+        for number, decimal in zip(whole, decimals, strict=True)
+    ]
 
 
 def test_numbers_next_to_each_other_are_those_of_json(tmp_path: Path) -> None:

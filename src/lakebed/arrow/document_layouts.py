@@ -37,6 +37,17 @@ _NULL = b"null"
 _MOST_DIGITS = 40
 _MOST_BYTES = 2**30  # offsets of texts have 32 bits
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
+# Eight characters as one number.
+_WORD_BYTES = 8
+_ONES, _ZEROS = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0x3030_3030_3030_3030)
+_SIXES, _HIGH_HALVES = np.uint64(0x0606_0606_0606_0606), np.uint64(0xF0F0_F0F0_F0F0_F0F0)
+_PAIRS, _FOURS = np.uint64(0x00FF_00FF_00FF_00FF), np.uint64(0x0000_FFFF_0000_FFFF)
+_LOW_HALF, _LOW_BITS = np.uint64(0xFFFF_FFFF), np.uint64(0x7F7F_7F7F_7F7F_7F7F)
+_POINTS = np.uint64(0x2E2E_2E2E_2E2E_2E2E)
+# No point, or one in each of the first seven characters; more for what is none of these.
+_POINT_PLACES = np.array([0, *(0x80 << 8 * i for i in range(7)), 2**64 - 1], np.uint64)
+_POWERS_OF_TEN = 10 ** np.arange(_WORD_BYTES)
+_MOST_EXACT_DIGITS = 15
 # Measured: a further layout of fewer lines costs more than their decoder.
 _LEAST_SHARE = 8
 _MOST_LAYOUTS = 4
@@ -254,11 +265,14 @@ class LayoutReader:
                 return self._times_of(values.texts(i), arrow_type)
             except pa.ArrowInvalid:
                 return None
-        texts = values.literals(i) if kind in _LITERALS else values.texts(i)
+        if kind not in _LITERALS:
+            return values.texts(i).cast(arrow_type)
+        numbers = values.plain_numbers(i, kind)
+        found = values.literals(i) if numbers is None else numbers
         if kind is not Kind.FLOAT:
-            return texts.cast(arrow_type)
+            return found.cast(arrow_type)
         # By way of a double, as the decoder.
-        column = texts.cast(pa.float64()).cast(arrow_type)
+        column = found.cast(pa.float64()).cast(arrow_type)
         return None if pc.any(pc.is_inf(column)).as_py() else column
 
 
@@ -372,6 +386,7 @@ class _Values:
         self._piece_ends = piece_ends
         self._piece_starts = piece_starts
         self._texts: dict[int, pa.Array] = {}
+        self._numbers: dict[int, pa.Array | None] = {}
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -392,8 +407,7 @@ class _Values:
             return is_same
         for piece, starts in zip(pieces, self._piece_starts, strict=True):
             size = len(piece)
-            all_pieces = np.ndarray(len(data) - size + 1, f"V{size}", data, strides=1)
-            here = all_pieces[starts]
+            here = _windows(data, size)[starts]
             if here.tobytes() != piece * len(self):
                 codes = here.view(np.uint8).reshape(len(self), size)
                 is_same &= (codes == np.frombuffer(piece, np.uint8)).all(axis=1)
@@ -404,6 +418,15 @@ class _Values:
         if i not in self._texts:
             self._texts[i] = self._between(self._piece_ends[i], self._piece_starts[i + 1])
         return self._texts[i]
+
+    def plain_numbers(self, i: int, kind: Kind) -> pa.Array | None:
+        """Return the numbers of a value; None if it has another kind, or not all are plain."""
+        if i not in self._numbers:
+            read = _read_digits if kind in INTEGERS else _read_decimals if kind in FLOATS else None
+            self._numbers[i] = read and read(
+                self._lines.data, self._piece_ends[i], self._piece_starts[i + 1]
+            )
+        return self._numbers[i]
 
     def literals(self, i: int) -> pa.Array:
         """Return the texts of a value, or null; a text that begins as null does is null."""
@@ -421,7 +444,10 @@ class _Values:
         Those that Arrow converts as well have the same value there.
         """
         assert isinstance(member.type, Primitive)
-        kind, is_null = member.type.kind, self._begin_as_null(i)
+        kind = member.type.kind
+        if self.plain_numbers(i, kind) is not None:
+            return np.ones(len(self), bool)
+        is_null = self._begin_as_null(i)
         if is_null.any():
             is_null &= pc.equal(self.texts(i), _NULL.decode()).to_numpy(zero_copy_only=False)
             is_null &= member.nullable
@@ -451,12 +477,111 @@ class _Values:
 
     def _between(self, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
         """Return the texts between ascending positions."""
+        sizes = ends - starts
+        size = int(sizes[0]) if len(sizes) else 0
+        if size and (sizes == size).all():  # Measured: a sixth of the time of `take`.
+            offsets = np.arange(0, size * len(sizes) + 1, size, dtype=np.int32)
+            here = _windows(self._lines.data, size)[starts]
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(here)]
+            return pa.Array.from_buffers(pa.string(), len(sizes), buffers)
         # A value for each gap as well: so the text itself serves as their data.
         positions = np.empty((len(starts), 2), np.int32)
         positions[:, 0], positions[:, 1] = starts, ends
         buffers = [None, pa.py_buffer(positions), pa.py_buffer(self._lines.data)]
         parts = pa.Array.from_buffers(pa.string(), max(0, positions.size - 1), buffers)
         return parts.take(self._lines.evens[: len(starts)])
+
+
+def _windows(data: bytes, size: int) -> np.ndarray:
+    """Return the bytes from each position on, so many of each."""
+    return np.ndarray(len(data) - size + 1, f"V{size}", data, strides=1)
+
+
+def _read_digits(data: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array | None:
+    """Return the numbers between positions; None if one is not 1 to 16 digits, as JSON has them."""
+    numbers = _read_whole(data, starts, ends)
+    return None if numbers is None else pa.array(numbers)
+
+
+def _read_decimals(data: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array | None:
+    """Return the doubles between positions; None if one is not plain.
+
+    Plain are at most 15 digits without an exponent, at most 7 of them after the point: then the
+    digits and the power of ten are exact, so that their quotient is the nearest double.
+    """
+    if len(data) < _WORD_BYTES or not len(starts):
+        return None
+    is_negative = np.frombuffer(data, np.uint8)[starts] == _MINUS
+    starts = starts + is_negative
+    unlike, present = _words_before(data, ends, ends - starts)
+    unlike = (unlike ^ _POINTS) | ~present
+    points = ~(((unlike & _LOW_BITS) + _LOW_BITS) | unlike | _LOW_BITS)
+    places = np.searchsorted(_POINT_PLACES, points)
+    if (_POINT_PLACES[places] != points).any():  # none or one, not the last character
+        return None
+    counts = np.where(places == 0, 0, _WORD_BYTES - places)
+    whole_ends = ends - counts - (places > 0)
+    whole = _read_whole(data, starts, whole_ends)
+    if whole is None or (whole_ends - starts + counts).max() > _MOST_EXACT_DIGITS:
+        return None
+    if (is_negative & (whole == 0) & (places == 0)).any():  # The decoder takes -0 for 0.
+        return None
+    after = _read_word(data, ends, counts)
+    if after is None:
+        return None
+    scale = _POWERS_OF_TEN[counts]
+    doubles = (whole * scale + after) / scale
+    return pa.array(np.where(is_negative, -doubles, doubles))
+
+
+def _read_whole(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
+    """Return the whole numbers between positions; None if one is not plain."""
+    sizes = ends - starts
+    if len(data) < _WORD_BYTES or not len(sizes) or sizes.min() < 1:
+        return None
+    if sizes.max() > 2 * _WORD_BYTES:
+        return None
+    if ((np.frombuffer(data, np.uint8)[starts] == _ZERO) & (sizes > 1)).any():
+        return None
+    numbers = _read_word(data, ends, np.minimum(sizes, _WORD_BYTES))
+    if numbers is None or sizes.max() <= _WORD_BYTES:
+        return numbers
+    highest = _read_word(data, np.maximum(ends - _WORD_BYTES, starts), sizes - _WORD_BYTES)
+    return None if highest is None else highest * 10**_WORD_BYTES + numbers
+
+
+def _read_word(data: bytes, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
+    """Return the numbers of at most 8 digits before positions; None if a byte is no digit.
+
+    Eight digits are one word, of which pairs and then fours are added up, as is usual in parsers of
+    numbers. Measured: a sixth of the time of Arrow's `take` and cast.
+    """
+    words, present = _words_before(data, ends, sizes)
+    digits = (words ^ _ZEROS) & present
+    if (((digits + _SIXES) | digits) & _HIGH_HALVES).any():
+        return None
+    pairs = (digits * 10 + (digits >> 8)) & _PAIRS
+    fours = (pairs * 100 + (pairs >> 16)) & _FOURS
+    return ((fours * 10_000 + (fours >> 32)) & _LOW_HALF).astype(np.int64)
+
+
+def _words_before(
+    data: bytes, ends: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eight bytes before ascending positions, the last one highest, and a mask of some.
+
+    Args:
+        data: At least eight bytes.
+        ends: The positions.
+        sizes: Numbers of bytes before a position that the mask has; 0 or less for none.
+    """
+    firsts = ends - _WORD_BYTES
+    missing = np.minimum(firsts, 0)  # of a word that would begin before the text
+    words = _windows(data, _WORD_BYTES)[firsts - missing].view("<u8")
+    if missing[0]:
+        words = words << (-8 * missing).astype(np.uint64)
+    # NumPy shifts all bits out where 64 or more are asked for.
+    return words, _ONES << (64 - 8 * np.minimum(sizes, _WORD_BYTES)).astype(np.uint64)
 
 
 def _are_numbers(texts: pa.Array, *, is_whole: bool) -> np.ndarray:

@@ -12,8 +12,8 @@ from lakebed.arrow.reading.chunks import without_mark
 from lakebed.arrow.reading.files import STDIN, DamageError, RawFile, Watch, pieces_of
 from lakebed.errors import FormatError, InvalidInputError
 
-SMALL_BYTES = 256 * 2**10  # measured: for larger files, what a file costs is less than its rows
-_PACK_BYTES = 2**20
+SMALL_BYTES = 2**20  # measured: for larger files, what a file costs is little beside its rows
+_PACK_BYTES = 4 * 2**20  # as large as an ordinary block
 
 
 def packs_of(
