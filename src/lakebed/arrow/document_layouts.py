@@ -562,7 +562,8 @@ def _read_word(data: bytes, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray |
         return None
     pairs = (digits * 10 + (digits >> 8)) & _PAIRS
     fours = (pairs * 100 + (pairs >> 16)) & _FOURS
-    return ((fours * 10_000 + (fours >> 32)) & _LOW_HALF).astype(np.int64)
+    eights: np.ndarray = (fours * 10_000 + (fours >> 32)) & _LOW_HALF
+    return eights.astype(np.int64)
 
 
 def _words_before(
