@@ -160,6 +160,15 @@ class Functions:
             }
         return None
 
+    def attach(self, lake):
+        lakebed.spark.attach(self.spark, lakebed.open_repository(lake), catalog="lake")
+
+    def sql(self, statement):
+        return [list(row) for row in self.spark.sql(statement).collect()]
+
+    def driver_process(self):
+        return self.spark._jvm.java.lang.ProcessHandle.current().pid()
+
     def workers(self, location=None):
         from lakebed.spark import look_at_workers
 
