@@ -26,7 +26,9 @@ from lakebed.arrow.reading.files import Line, RawFile
 from lakebed.arrow.reading.unknown import Ignored
 from lakebed.errors import InvalidInputError
 
-BLOCK_BYTES = 4 * 2**20  # measured: for CSV the size makes no difference from 512 KiB on
+# Measured: lines of JSON of one layout take a tenth less time than in blocks of 1 MiB, those that a
+# decoder reads a twentieth more, and CSV the same from 512 KiB on.
+BLOCK_BYTES = 4 * 2**20
 NEWLINE = 10
 # Lines in question are read in groups of this size: an error costs the parse of one group. Where few
 # parses have found all errors, the next group is twice as large.

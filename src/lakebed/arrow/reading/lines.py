@@ -63,7 +63,6 @@ from lakebed.model.arrow_types import field_to_arrow
 from lakebed.model.descriptor import DOCUMENT, UUID, DatasetDescriptor
 from lakebed.model.schema import Field, Kind, Primitive, Schema, Struct
 
-_BLOCKS = 4  # a block of text: measured, the positions and objects of larger ones leave the caches
 ELEMENTS_PER_BLOCK = 4_096  # of an array, in a block
 _MOST_OTHERS = 256  # further members that are read with the fields
 _MOST_LOOKED_AT = 1_000  # lines of a block in which they are looked for
@@ -181,7 +180,7 @@ _DocumentBlock = tuple[bytes | list[bytes], NumberedRecords, Line | None]
 
 def _blocks_of(file: RawFile) -> Iterator[_DocumentBlock]:
     """Yield the lines of a file in blocks."""
-    source = BlockSource(file, divided_by=_BLOCKS)
+    source = BlockSource(file)
     while (block := source.next()) is not None:
         yield block.data, BlockRecords(block), block.after
 
@@ -225,7 +224,7 @@ class SubmissionLinesReader(FormatReader):
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
         parser = LineParser(parse=self.parse, is_cut=is_cut_line, is_blank=is_blank)
-        source = BlockSource(file, divided_by=_BLOCKS)
+        source = BlockSource(file)
         while (block := source.next()) is not None:
             parsed = self._read(block.data)
             yield from settle(parsed, BlockRecords(block), parser)
