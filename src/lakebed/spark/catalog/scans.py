@@ -18,7 +18,16 @@ from lakebed.arrow.scan import scan
 from lakebed.common.recent import Recent
 from lakebed.errors import StorageError
 from lakebed.model.keys import split_label
-from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, any_of
+from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
+    Comparison,
+    Membership,
+    Op,
+    Predicate,
+    all_of,
+    any_of,
+)
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.plan import DataFile, ScanPlan
 from lakebed.spark.catalog.aggregates import aggregates_of, find_aggregates
@@ -53,6 +62,9 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"\d+")
 _ROW_OF_SPARK = "_tmp_metadata_row_index"  # a column that Spark's reader makes
 _KEPT_LISTS = 16  # lists of files that Spark has looked at; files never change
+# More values of a join choose files by their range. Spark compares the texts of scans: with 137,575
+# values in one of them, a query took half a minute longer.
+_MOST_VALUES = 1000
 _FLOATS = (Primitive(Kind.FLOAT), Primitive(Kind.DOUBLE))
 # Wider types that Spark's reader makes of those in older files.
 _WIDENED_BY_SPARK = {
@@ -94,6 +106,17 @@ def _find_exact(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
     if any(types.get(name) in _FLOATS for name in _names_of(condition)):
         return None
     return said_by_jvm(condition, types)
+
+
+def _with_few_values(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
+    """Return a predicate that is implied by another one, with their range in place of many values."""
+    if not isinstance(predicate, Membership) or len(predicate.values) <= _MOST_VALUES:
+        return predicate
+    column, values = predicate.column, predicate.values
+    if predicate.negated or types.get(column) in _FLOATS:  # NaN has no order
+        return TRUE
+    least, greatest = min(values), max(values)  # type: ignore[type-var]  # of one type by `bind`
+    return all_of([Comparison(column, Op.GE, least), Comparison(column, Op.LE, greatest)])
 
 
 def _names_of(condition: Any) -> set[str]:
@@ -609,6 +632,8 @@ class LakeScan(Proxied):
 
     def filterAttributes(self) -> Any:
         """Return the columns whose values Spark may pass while a query runs."""
+        if len(self._chosen.files) == 1:  # values cost time, and choose nothing
+            return self._jvm.to_references(())
         names = [name for name in self._native.names if name not in IDENTITY]
         return self._jvm.to_references(names)
 
@@ -620,7 +645,11 @@ class LakeScan(Proxied):
             said_by_jvm(condition, self._opened.types)
             for condition in self._jvm.find_filters(predicates) or ()
         ]
-        known = [predicate for predicate in said if predicate is not None]
+        known = [
+            _with_few_values(predicate, self._opened.types)
+            for predicate in said
+            if predicate is not None
+        ]
         # Of the query's own condition: another part of a plan may have passed other values before.
         self._predicate = all_of([self._condition, *known])
         self._chosen, self._last = self._opened.choose(self._predicate), None

@@ -219,9 +219,9 @@ class Jvm:
     def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
         """Return predicates in their older form, with column and value; None if one has none."""
         predicates = list(predicates)
-        if not all(_is_plain(predicate) for predicate in predicates):
-            return None
         convert = self.sql.internal.connector.PredicateUtils.toV1
+        if not all(_is_plain(predicate, convert) for predicate in predicates):
+            return None
         filters = [convert(predicate) for predicate in predicates]
         return [found.get() for found in filters] if all(f.isDefined() for f in filters) else None
 
@@ -251,18 +251,15 @@ class Jvm:
         return None
 
 
-def _is_plain(predicate: Any) -> bool:
+def _is_plain(predicate: Any, convert: Callable[[Any], Any]) -> bool:
     """Return whether each leaf of a predicate compares a column with constants.
 
-    Spark's translation to the older form silently leaves out a side of OR that has none.
+    Spark's translation to the older form silently leaves out a side of OR that has none. It tests
+    the constants of a leaf by itself: at run time an IN may have a hundred thousand of them.
     """
-    children = list(predicate.children())
     if predicate.name() in ("AND", "OR", "NOT"):
-        return all(_is_plain(child) for child in children)
-    names = [child.getClass().getSimpleName() for child in children]
-    return not names or (
-        names[0] == "FieldReference" and all(name == "LiteralValue" for name in names[1:])
-    )
+        return all(_is_plain(child, convert) for child in predicate.children())
+    return bool(convert(predicate).isDefined())
 
 
 def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
