@@ -54,6 +54,10 @@ class Peers:
         """Return the rows of a table of Delta after a statement, or without one those of it."""
         return self._rows(rows_after=(str(folder), statement, table))
 
+    def run(self, engine: str, url: str, token: str, text: str) -> pa.Table:
+        """Run a statement of Spark or DuckDB on a served lake, and return its rows."""
+        return self._rows(statement=(engine, url, token, text))
+
     def _rows(self, **question: object) -> pa.Table:
         out = self._folder / "rows.arrow"
         answer = self.ask(out=str(out), **question)

@@ -277,6 +277,17 @@ def test_a_staged_table_appears_with_its_first_rows(door) -> None:
     assert "Table already exists: lake.orders" in error_of(answer)[2]
 
 
+def test_a_staged_table_has_a_folder_for_manifests_which_duckdb_does_not_make(door) -> None:
+    body = {**SMALLEST, "stage-create": True}
+    answer = door.ask("POST", f"{NAMESPACES}/lake/tables", body)
+
+    location = json.loads(answer.body)["metadata"]["location"]
+    assert (Path(location.removeprefix("file://")) / "metadata").is_dir()
+    assert door.lake.list() == []
+    assert door.catalog.list_tables("lake") == []
+    door.catalog.create_table("lake.t", SCHEMA)
+
+
 def test_a_staged_table_does_not_take_the_folder_of_another_format(door) -> None:
     staged = door.catalog.create_table_transaction("lake.orders", SCHEMA)
     door.lake.store.put("orders/_delta_log/00000000000000000000.json", b"{}")
@@ -668,6 +679,7 @@ def test_links_in_the_lake_lead_nowhere(door) -> None:
     for path, body in (
         ("", {"namespace": ["sales"]}),
         ("/lake/tables", {**SMALLEST, "name": "linked"}),
+        ("/lake/tables", {**SMALLEST, "name": "linked", "stage-create": True}),
         ("/sales/tables", SMALLEST),
         (
             "/lake/register",

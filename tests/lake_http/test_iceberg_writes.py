@@ -177,6 +177,14 @@ def test_an_append_is_one_commit_with_a_run(either) -> None:
     assert_sound(either)
 
 
+def test_a_writable_table_has_a_folder_for_manifests_which_duckdb_does_not_make(either) -> None:
+    for _ in range(2):  # a cleanup of uploads removes folders that it has emptied
+        table = either.table()
+        folder = Path(table.properties["write.metadata.path"].removeprefix("file://"))
+        assert folder.is_dir()
+        folder.rmdir()
+
+
 def test_a_dataset_without_rows_takes_the_first(door) -> None:
     door.table().append(events(range(3)))
 

@@ -2,7 +2,8 @@
 
 Each line of its input is a JSON document, `{"engine": …, "root": …, "out": …}`; what the engine
 reads is written to `out` as Arrow IPC, and the answer is a line of JSON. Engines of a catalog also
-take `columns` and `snapshot`. `rows_after` asks for the rows after a statement of Spark with Delta.
+take `columns` and `snapshot`. `rows_after` asks for the rows after a statement of Spark with Delta, and
+`statement` for those of a statement on a served lake.
 """
 
 # ruff: noqa: T201 - printing is how it answers
@@ -74,11 +75,12 @@ def of_duck(function: str, path: str, where: str) -> pa.Table:
 
 
 @cache
-def duck_catalog(url: str) -> str:
+def duck_catalog(url: str, token: str | None = None) -> str:
     name = f"lb{url.rpartition(':')[2]}"
-    duck().execute(
-        f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')"
-    )
+    access = "AUTHORIZATION_TYPE 'none'"
+    if token is not None:  # to write; else it asks for a region of S3, also in a directory
+        access = f"TOKEN '{token}', ACCESS_DELEGATION_MODE 'none'"
+    duck().execute(f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{url}', {access})")
     return name
 
 
@@ -194,6 +196,19 @@ def run_page(engine: str, blocks: list[list[str]]) -> str:
     return str(names["rows"].to_pylist())
 
 
+def run_in_catalog(engine: str, url: str, token: str, text: str) -> pa.Table:
+    """Run a statement on a served lake that may be changed, and return its rows."""
+    if engine == "duckdb":
+        found = duck().execute(text.format(catalog=duck_catalog(url, token)))
+        return found.fetch_arrow_table()
+    return rows_of(spark().sql(text.format(catalog=spark_catalog(url, token=token))))
+
+
+def rows_of(frame) -> pa.Table:
+    """Return the rows of a statement of Spark, which may have no columns."""
+    return frame.toArrow() if frame.columns else pa.table({})
+
+
 def said_of(text: str) -> str:
     """Run a statement of Spark, and say what came of it."""
     try:
@@ -241,7 +256,12 @@ def main() -> None:
                 table = f"delta.`{given['root']}/data`"
                 answer = {"said": said_of(given["sql"].format(table=table))}
             else:
-                table = rows_after(*given["rows_after"]) if "rows_after" in given else read(given)
+                if "rows_after" in given:
+                    table = rows_after(*given["rows_after"])
+                elif "statement" in given:
+                    table = run_in_catalog(*given["statement"])
+                else:
+                    table = read(given)
                 with (
                     pa.OSFile(given["out"], "wb") as sink,
                     pa.ipc.new_file(sink, table.schema) as f,

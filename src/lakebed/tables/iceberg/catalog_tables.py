@@ -43,10 +43,12 @@ from lakebed.tables.iceberg.iceberg_schema import (
     schema_of,
     spec_of,
 )
+from lakebed.tables.iceberg.local_folders import make_local_folder
 from lakebed.tables.iceberg.metadata_names import (
     UPLOADS,
     metadata_name,
     number_of,
+    uploads_folder,
 )
 
 MOST_VIRTUAL = 1000  # snapshots of virtual metadata, which is sent whole
@@ -214,12 +216,14 @@ class CatalogTables:
         """
         with self._locks[hash(name) % len(self._locks)]:
             state = read_own_head(self.store, name).state
-            held = self._held.get(name)
-            if held is not None and held.head == head_of(state) and _is_newest(held):
-                return held
-            served = self._made(state)
-            self._held.put(name, served)
-            return served
+            served = self._held.get(name)
+            if served is None or served.head != head_of(state) or not _is_newest(served):
+                served = self._made(state)
+                self._held.put(name, served)
+        if self._is_writable and served.unwritable is None and served.home is not None:
+            # At each load: a cleanup of uploads removes the folder when it is empty.
+            make_local_folder(served.home, f"{uploads_folder(name)}/metadata")
+        return served
 
     def showing(self, name: str, snapshot_id: int | None) -> ServedTable:
         """Return a table that has a snapshot, without a read of the head if it is known.
@@ -248,9 +252,9 @@ class CatalogTables:
         if not self._is_writable:
             return served
         unwritable = _unwritable(state, served)
-        return (
-            served.for_writers() if unwritable is None else replace(served, unwritable=unwritable)
-        )
+        if unwritable is not None:
+            return replace(served, unwritable=unwritable)
+        return served.for_writers()
 
     def _shown(self, state: State) -> ServedTable:
         beside = _table_beside(state)

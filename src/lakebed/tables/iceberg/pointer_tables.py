@@ -73,6 +73,7 @@ from lakebed.store.base import Store, delete_or_leave
 from lakebed.store.root import key_at, plain_location
 from lakebed.tables.iceberg.commit_requests import UnsupportedCommitError
 from lakebed.tables.iceberg.iceberg_schema import ROOT
+from lakebed.tables.iceberg.local_folders import make_local_folder
 from lakebed.tables.iceberg.metadata_updates import apply_updates
 
 _log = logging.getLogger(__name__)
@@ -178,7 +179,8 @@ class PointerTables:
             CommitUnknownError: The store did not report whether the table was created.
 
         Cost:
-            A LIST, four GETs, a PUT and a conditional PUT; for a staged table a LIST and four GETs.
+            A LIST, four GETs, a PUT and a conditional PUT; for a staged table a LIST and four GETs,
+            and in a directory its folder for metadata.
         """
         request = _parse(
             CreateTableRequest,
@@ -189,6 +191,7 @@ class PointerTables:
         before = self._check_free(name)
         metadata = _translating(_new_metadata, request, self._new_location(name, before))
         if request.stage_create:
+            make_local_folder(self._store, self._key(f"{metadata.location}/{ICEBERG_FOLDER}"))
             return PointerTable(name=name, metadata=metadata, location="", pointer=None)
         return self._put_first(name, metadata, before)
 
