@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+import time
 from typing import Any
 
 _lock = threading.Lock()
 _noted = threading.local()
 _watch: ThreadWatch | None = None  # that of this process
 _CLIENT = "py4j.CallbackClient"  # the class that declares the token; others inherit it
+CLOSE_EVERY_S = 10.0  # when new threads call
 
 
 def start_callbacks(gateway: Any) -> str:
@@ -51,26 +53,28 @@ def start_callbacks(gateway: Any) -> str:
 class ThreadWatch:
     """Closes the connections of threads of the JVM that have ended, which py4j keeps open.
 
-    Each thread of the JVM that calls has a connection, and a thread here. Spark Connect runs each
-    statement in a new thread.
+    Each thread of the JVM that calls has a connection, and a thread here. Spark plans broadcasts
+    and subqueries in threads that end after a minute without work: a session with a query every
+    two minutes got 16 threads more by each. Spark Connect runs each statement in a new thread.
     """
 
     def __init__(self, gateway: Any) -> None:
-        """Note the threads that call from now on.
-
-        Args:
-            gateway: The gateway of a Spark context.
-        """
-        global _watch
+        """Use `watch_threads` instead."""
+        self.gateway = gateway
         self._client = _client_of(gateway)
         self._kept = _field_of(self._client, "connections").get(self._client)
         self._numbers = itertools.count()
         self._threads: dict[int, tuple[Any, Any]] = {}  # each with its connection
-        _watch = self
+        self._closed_at = time.monotonic()
 
-    def note(self, gateway: Any) -> None:
-        """Remember the thread of the JVM that calls, and its connection."""
-        thread = gateway.jvm.java.lang.Thread.currentThread()
+    def note(self) -> None:
+        """Remember the thread of the JVM that calls, and its connection.
+
+        From time to time the connections of threads that have ended are closed.
+        """
+        if time.monotonic() >= self._closed_at + CLOSE_EVERY_S:
+            self.close_ended()
+        thread = self.gateway.jvm.java.lang.Thread.currentThread()
         self._threads[next(self._numbers)] = thread, self._client.getPerThreadConnection()
 
     def close_ended(self) -> int:
@@ -82,19 +86,34 @@ class ThreadWatch:
         Cost:
             A call into the JVM for each connection.
         """
+        self._closed_at = time.monotonic()
         for number, (thread, connection) in list(self._threads.items()):
-            if not thread.isAlive():
-                del self._threads[number]
+            # Another thread may do the same.
+            if not thread.isAlive() and self._threads.pop(number, None) is not None:
                 self._kept.remove(connection)
                 connection.shutdown()
         return len(self._threads)
 
 
-def note_thread(gateway: Any) -> None:
+def watch_threads(gateway: Any) -> ThreadWatch:
+    """Return what watches the threads that call from the JVM; from the first call on, they are noted.
+
+    Args:
+        gateway: The gateway of a Spark context.
+    """
+    global _watch
+    with _lock:
+        if _watch is None or _watch.gateway is not gateway:
+            _watch = ThreadWatch(gateway)
+        return _watch
+
+
+def note_thread() -> None:
     """Let the watch of this process, if there is one, know the thread that calls."""
-    if _watch is not None and getattr(_noted, "watch", None) is not _watch:
-        _noted.watch = _watch
-        _watch.note(gateway)
+    watch = _watch
+    if watch is not None and getattr(_noted, "watch", None) is not watch:
+        _noted.watch = watch
+        watch.note()
 
 
 def _client_of(gateway: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lakebed.common.recent import Recent
 from lakebed.model.predicate import Predicate, all_of
 from lakebed.model.schema import Type
-from lakebed.spark.callbacks import start_callbacks
+from lakebed.spark.callbacks import note_thread, start_callbacks, watch_threads
 from lakebed.spark.session import is_classic
 from lakebed.spark.spark_errors import spark_errors
 
@@ -82,6 +82,7 @@ def _with_pruning(
     datasources = spark._jvm.org.apache.spark.sql.execution.datasources
     strategy = getattr(getattr(datasources, "DataSourceStrategy$"), "MODULE$")
     start_callbacks(spark._sc._gateway)
+    watch_threads(spark._sc._gateway)
 
     def said_by(expression: Any) -> Predicate | None:
         translated = strategy.translateFilter(expression, True)  # noqa: FBT003 - Spark's signature
@@ -135,6 +136,7 @@ class PrunedFiles:
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802 - Spark's name
         """Return the files that a query needs, by partition."""
         try:
+            note_thread()
             chosen = self._chosen(partition_filters, data_filters)
         except Exception as exc:  # noqa: BLE001 - a query is right without pruning
             _log.warning("files not pruned reason=%s: %s", type(exc).__name__, exc)

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import time_machine
+from heads import head_key
 
 import lakebed
 
@@ -37,7 +38,7 @@ pytestmark = [
 ]
 
 SOURCE = Path(lakebed.__file__).parents[1]
-HEAD = "replace t.by-dataset-metadata.json"
+HEAD = f"replace {head_key('t')}"
 LATER = dt.timedelta(days=2)  # more than a lease
 Rows = list[tuple[int, int, str]]
 

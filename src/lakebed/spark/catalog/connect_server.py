@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError, MissingDependencyError
-from lakebed.spark.callbacks import ThreadWatch
+from lakebed.spark.callbacks import watch_threads
 from lakebed.spark.catalog.compiled_catalog import CATALOG_CLASS
 from lakebed.spark.catalog.lake_tables import CatalogRepository
 from lakebed.spark.catalog.sessions import check_catalog_name, declare_catalog
@@ -72,7 +72,7 @@ def serve_connect(
         )
         try:
             catalogs = declare_catalog(spark, repository)
-            watch = ThreadWatch(spark.sparkContext._gateway)
+            watch = watch_threads(spark.sparkContext._gateway)
             on_start(f"sc://{_client_host(host)}:{port}")
             while True:
                 threading.Event().wait(_UPKEEP_S)

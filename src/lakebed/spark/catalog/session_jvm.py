@@ -269,7 +269,7 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: Proxied, *arguments: Any) -> Any:
         from pyspark.errors.exceptions.captured import CapturedException
 
-        note_thread(self._jvm.gateway)
+        note_thread()
         try:
             return method(self, *arguments)
         except LakebedError as error:

@@ -11,7 +11,7 @@ from lakebed.common.html import facts_to_html
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import quoted_name, sql_literal
-from lakebed.spark.callbacks import start_callbacks
+from lakebed.spark.callbacks import start_callbacks, watch_threads
 from lakebed.spark.catalog.compiled_catalog import SessionCatalogs, define_catalog_class
 from lakebed.spark.catalog.java_errors import install_errors
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
@@ -166,6 +166,7 @@ def _start_callbacks(spark: SparkSession, *, is_shared_host: bool) -> None:
             hint="Give shared_host=True where no other user has an account; or attach views, "
             "without catalog=.",
         )
+    watch_threads(context._gateway)
     # For all callbacks of the application: exceptions of Java stay what they are.
     context._gateway.callback_server_parameters.propagate_java_exceptions = True
     install_errors()
