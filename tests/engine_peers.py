@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +58,13 @@ class Peers:
     def run(self, engine: str, url: str, token: str, text: str) -> pa.Table:
         """Run a statement of Spark or DuckDB on a served lake, and return its rows."""
         return self._rows(statement=(engine, url, token, text))
+
+    def run_on_flights(self, format_: str, folder: Path, statements: Sequence[str]) -> pa.Table:
+        """Run statements on tables of Delta or Iceberg, and return the rows of the last one.
+
+        The folder has the first rows, in `flights.parquet`.
+        """
+        return self._rows(on_flights=(format_, str(folder), statements))
 
     def _rows(self, **question: object) -> pa.Table:
         out = self._folder / "rows.arrow"

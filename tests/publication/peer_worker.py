@@ -3,7 +3,8 @@
 Each line of its input is a JSON document, `{"engine": …, "root": …, "out": …}`; what the engine
 reads is written to `out` as Arrow IPC, and the answer is a line of JSON. Engines of a catalog also
 take `columns` and `snapshot`. `rows_after` asks for the rows after a statement of Spark with Delta, and
-`statement` for those of a statement on a served lake.
+`statement` for those of a statement on a served lake; `on_flights` for those of statements on tables
+of flights.
 """
 
 # ruff: noqa: T201 - printing is how it answers
@@ -11,6 +12,7 @@ take `columns` and `snapshot`. `rows_after` asks for the rows after a statement 
 import datetime
 import json
 import operator
+import re
 import sys
 import tempfile
 from decimal import Decimal
@@ -243,6 +245,54 @@ def rows_after(folder: str, statement: str, table: str) -> pa.Table:
     return spark().table(table).toArrow() if table else found
 
 
+# Places of tables of flights, and settings that let Delta do what it does not by itself.
+PLACES = {"delta": "flown", "iceberg": "ice.flown"}
+DELTA_FEATURES = {
+    "columnMapping.mode": "name",
+    "feature.allowColumnDefaults": "supported",
+    "enableTypeWidening": "true",
+}
+
+
+@cache
+def make_places(folder: str) -> None:
+    """Make the places of tables of flights."""
+    spark().conf.set("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
+    spark().conf.set("spark.sql.catalog.ice.type", "hadoop")
+    spark().conf.set("spark.sql.catalog.ice.warehouse", f"{folder}/ice")
+    for name, text in DELTA_FEATURES.items():
+        spark().conf.set(f"spark.databricks.delta.properties.defaults.{name}", text)
+    for place in PLACES.values():
+        spark().sql(f"CREATE NAMESPACE {place}")
+
+
+def rows_on_flights(format_: str, folder: str, statements: list[str]) -> pa.Table:
+    """Run statements on the catalog `lake` on tables of a format instead, and return the last rows.
+
+    The table `flights` is made first, empty, and filled by its next version.
+    """
+    make_places(folder)
+    place = PLACES[format_]
+    spark().conf.set("spark.sql.sources.default", format_)
+    for name in ("flights", "new"):
+        spark().sql(f"DROP TABLE IF EXISTS {place}.{name}")
+    flights = f"{place}.flights"
+    spark().sql(
+        f"CREATE TABLE {flights} (flight BIGINT, carrier STRING, day DATE) USING {format_} "
+        "PARTITIONED BY (day)"
+    )
+    spark().sql(f"INSERT INTO {flights} SELECT * FROM parquet.`{folder}/flights.parquet`")
+    try:
+        for statement in statements:
+            text = re.sub(r"\blakebed\b", format_, re.sub(r"\blake\b", place, statement))
+            found = rows_of(spark().sql(text))
+    finally:
+        spark().sql("USE spark_catalog")
+        spark().sql("USE default")
+        spark().catalog.clearCache()
+    return found
+
+
 def main() -> None:
     for line in sys.stdin:
         given = json.loads(line)
@@ -258,6 +308,8 @@ def main() -> None:
             else:
                 if "rows_after" in given:
                     table = rows_after(*given["rows_after"])
+                elif "on_flights" in given:
+                    table = rows_on_flights(*given["on_flights"])
                 elif "statement" in given:
                     table = run_in_catalog(*given["statement"])
                 else:
