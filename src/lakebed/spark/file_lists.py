@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from posixpath import commonpath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -219,7 +219,13 @@ class FileList:
 
     def _checked(self, frame: DataFrame) -> DataFrame | str:
         """Return a frame if it reads exactly the planned files."""
-        listed = [unquote(uri) for uri in frame.inputFiles()]
+        # One text: PySpark's own list takes two calls of the JVM for each file.
+        session: Any = frame.sparkSession
+        files = cast("Any", frame)._jdf.inputFiles()
+        text = session._jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(files).mkString(
+            "\n"
+        )
+        listed = [unquote(uri) for uri in text.split("\n") if uri]
         if len(listed) == len(self.keys) and set(listed) == set(self._uris()):
             return frame
         reason = f"Spark found {len(listed)} files instead of {len(self.keys)}"

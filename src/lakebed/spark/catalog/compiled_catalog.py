@@ -11,14 +11,13 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
+from lakebed.spark.catalog.compiled_class import PACKAGE, define_class
 from lakebed.spark.catalog.lake_catalog import LakeCatalog
 from lakebed.spark.catalog.lake_tables import CatalogRepository
 from lakebed.spark.catalog.session_jvm import Jvm, Proxied
 
-# Only py4j calls the JVM, so only its package can get a class of ours in the loader of the program.
-_PACKAGE = "py4j.reflection"
 _NAME = "LakebedCatalog"
-CATALOG_CLASS = f"{_PACKAGE}.{_NAME}"  # value of spark.sql.catalog.NAME
+CATALOG_CLASS = f"{PACKAGE}.{_NAME}"  # value of spark.sql.catalog.NAME
 
 _TEXT = """
 package {package};
@@ -89,24 +88,8 @@ def define_catalog_class(jvm: Jvm, catalogs: SessionCatalogs) -> None:
     Cost:
         Some hundred calls into the JVM, and a compilation, once in a JVM.
     """
-    class_ = _find_class(jvm) or _compile_class(jvm)
+    class_ = define_class(jvm.root, _NAME, lambda: _class_text(jvm))
     class_.getField("catalogs").set(None, catalogs)
-
-
-def _find_class(jvm: Jvm) -> Any:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        return jvm.java.lang.Class.forName(CATALOG_CLASS)
-    except Py4JJavaError:
-        return None
-
-
-def _compile_class(jvm: Jvm) -> Any:
-    compiler = jvm.root.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_class_text(jvm))
-    code = compiler.getBytecodes().get(CATALOG_CLASS)
-    return jvm.java.lang.invoke.MethodHandles.lookup().defineClass(code)
 
 
 def _class_text(jvm: Jvm) -> str:
@@ -121,7 +104,7 @@ def _class_text(jvm: Jvm) -> str:
             types = tuple(type_.getCanonicalName() for type_ in method.getParameterTypes())
             methods.setdefault((method.getName(), *types), _method_text(interface, method, types))
     return _TEXT.format(
-        package=_PACKAGE,
+        package=PACKAGE,
         name=_NAME,
         interfaces=", ".join(java.implements),
         methods="\n".join(methods.values()),

@@ -35,7 +35,7 @@ from lakebed.spark.catalog.metadata_tables import (
 from lakebed.spark.catalog.places import NamedPlace, NamedPlaces, find_dataset
 from lakebed.spark.catalog.procedures import PROCEDURES, LakeProcedure
 from lakebed.spark.catalog.scans import FileLists
-from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces
+from lakebed.spark.catalog.session_jvm import Jvm, Proxied, interfaces, to_dict
 from lakebed.spark.catalog.table_changes import OF_SPARK, with_changes
 from lakebed.spark.catalog.table_constraints import with_constraint
 from lakebed.spark.catalog.time_travel import NamedMoment, asks_to_delete
@@ -89,6 +89,10 @@ class LakeCatalog(Proxied):
         wanted = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")  # the last since 4.1
         return self._jvm.to_set(kind for kind in kinds.values() if str(kind.name()) in wanted)
 
+    def tableStateOptionKeys(self) -> Any:
+        """Return no option: none decides which rows a table has."""
+        return self._jvm.no_texts
+
     def defaultNamespace(self) -> Any:
         """Return the namespace without a name."""
         return self._jvm.to_texts(())
@@ -117,7 +121,7 @@ class LakeCatalog(Proxied):
 
     def createNamespace(self, namespace: Any, metadata: Any) -> None:
         """Create an empty namespace."""
-        parts, properties = list(namespace), dict(metadata)
+        parts, properties = list(namespace), to_dict(metadata)
         _check_no_location("CREATE NAMESPACE", parts, properties)
         try:
             self._repository_of(parts[:-1]).namespaces.create(parts[-1], properties=properties)
@@ -183,13 +187,14 @@ class LakeCatalog(Proxied):
 
     def loadTable(self, identifier: Any, *moment: Any) -> Any:
         """Return a dataset as a table, at its current version or at another one."""
-        title = self._title(identifier)
-        place = self._place(identifier)
+        namespace, table = list(identifier.namespace()), identifier.name()
+        title = ".".join((self._name, *namespace, table))
+        place = self._places.find(namespace)
         if place is None or place.owner is None:
-            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier, place))
+            found = None if place is None else find_dataset(place.repository, table)
+            dataset = NamedMoment.of(moment).of_dataset(found or self._get(identifier, place))
             is_for_delete = asks_to_delete(moment)
             return LakeTable(self._jvm, title, self._opened(dataset), is_for_delete=is_for_delete)
-        table = identifier.name()
         if table != QUARANTINE:
             return metadata_table(self._jvm, title, place.owner, table, NamedMoment.of(moment))
         rejects = find_quarantine(place.repository, place.owner, NamedMoment.of(moment))
@@ -266,7 +271,7 @@ class LakeCatalog(Proxied):
     def loadChangelog(self, identifier: Any, context: Any, options: Any) -> Any:
         """Return the rows that commits changed, as `Dataset.changes`."""
         dataset = self._get(identifier)
-        return LakeChangelog(self._jvm, self._title(identifier), dataset, context, dict(options))
+        return LakeChangelog(self._jvm, self._title(identifier), dataset, context, to_dict(options))
 
     def loadProcedure(self, identifier: Any) -> Any:
         """Return a procedure: a verb of upkeep, which takes names of a namespace.
@@ -393,7 +398,7 @@ class LakeCatalog(Proxied):
             columns, transforms, given = description
             constraints = []
         schema = self._jvm.connector.catalog.CatalogV2Util.v2ColumnsToStructType(columns)
-        properties, options = _split_options(dict(given))
+        properties, options = _split_options(to_dict(given))
         StatementOptions.parse(options)  # Spark would ignore those of CREATE TABLE
         provider = properties.get("provider", "lakebed")
         if provider not in _PROVIDERS:

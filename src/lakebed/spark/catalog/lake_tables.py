@@ -20,7 +20,7 @@ from lakebed.spark.catalog.columns import (
 )
 from lakebed.spark.catalog.row_operations import RowChange
 from lakebed.spark.catalog.scans import FileLists, LakeScanBuilder, find_exact
-from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces
+from lakebed.spark.catalog.session_jvm import Jvm, Made, interfaces, to_dict
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.catalog.table_constraints import constraints_of
 from lakebed.spark.catalog.table_partitions import HasPartitions
@@ -277,14 +277,14 @@ class TableVersion:
                 Made(
                     self._jvm,
                     "connector.catalog.MetadataColumn",
-                    name=field.name,
-                    dataType=field.dataType,
+                    name=functools.partial(str, name),
+                    dataType=functools.partial(_same, schema.apply(name).dataType()),
                     isNullable=lambda: True,
                     comment=lambda: None,
-                    metadataInJSON=functools.partial(texts.get, str(field.name())),
+                    metadataInJSON=functools.partial(texts.get, name),
                     transform=lambda: None,
                 )
-                for field in schema.fields()
+                for name in struct.names
             ],
         )
 
@@ -309,6 +309,10 @@ class TableVersion:
             See `lakebed.plan.search.plan`.
         """
         return plan(self.state, predicate, requests=0, store=self.store)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 class LakeTable(HasPartitions):
@@ -410,7 +414,7 @@ class LakeTable(HasPartitions):
 
     def newScanBuilder(self, options: Any) -> Any:
         """Return the builder of a read, also of a stream."""
-        stream = TableStream(self._jvm, self._opened, dict(options))
+        stream = TableStream(self._jvm, self._opened, to_dict(options))
         keeps_order = self._is_for_delete
         return LakeScanBuilder(self._jvm, self._opened, stream, keeps_order=keeps_order)
 

@@ -1,7 +1,8 @@
 """The JVM of a classic session: conversions, and Python objects that implement interfaces of Java.
 
 A call from the JVM costs little. A call into it takes a tenth of a millisecond, so objects of the
-JVM are made once and kept.
+JVM are made once and kept. A package, a class and a function of a class are looked up by a call
+each, so those of every query are kept, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lakebed.errors import LakebedError
 from lakebed.spark.callbacks import note_thread
+from lakebed.spark.catalog.compiled_class import define_parts
 from lakebed.spark.catalog.java_errors import raised_in_java, to_java_error
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _PACKAGE = "org.apache.spark.sql"
+_KEPT_SCHEMAS = 256
 # Rules of Spark's optimizer that leave comparisons of columns with constants.
 _PLAIN_FORMS = (
     *("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding"),
@@ -61,7 +64,6 @@ class Jvm:
         self.connector = self.sql.connector
         self.sources = self.sql.execution.datasources
         self._lookup = getattr(getattr(self.sources, "DataSource$"), "MODULE$")
-        self._parts: dict[str, list[str]] = {}  # names of the parts of Scala's case classes
         self._defaults: dict[tuple[str, int, tuple[str, ...]], Any] = {}
 
     def to_array(self, class_: Any, items: Iterable[Any]) -> Any:
@@ -70,8 +72,12 @@ class Jvm:
         array = self.gateway.new_array(class_, len(items))
         for position, item in enumerate(items):
             # Assignment to an array of py4j does not take a Python object.
-            self.java.lang.reflect.Array.set(array, position, item)
+            self._set_item(array, position, item)
         return array
+
+    @functools.cached_property
+    def _set_item(self) -> Any:
+        return self.java.lang.reflect.Array.set
 
     def to_texts(self, texts: Iterable[str]) -> Any:
         """Return texts as an array of Java."""
@@ -97,18 +103,48 @@ class Jvm:
 
     def to_seq(self, items: Iterable[Any]) -> Any:
         """Return items as a sequence of Scala."""
-        return self.root.PythonUtils.toSeq(list(items))
+        return self._to_seq(list(items))
+
+    @functools.cached_property
+    def _to_seq(self) -> Any:
+        return self.root.PythonUtils.toSeq
 
     def to_schema(self, struct: StructType) -> Any:
         """Return a schema as Spark's JVM has it."""
-        return self.sql.types.DataType.fromJson(struct.json())
+        return self._schema_of(struct.json())
+
+    @functools.lru_cache(_KEPT_SCHEMAS)  # noqa: B019 - lives as long as its session
+    def _schema_of(self, text: str) -> Any:
+        return self.sql.types.DataType.fromJson(text)
 
     def to_references(self, names: Iterable[str]) -> Any:
         """Return names of top-level columns as references."""
-        to = self.connector.expressions
+        references = [self._reference(name) for name in names]
+        return self.to_array(self._reference_class, references)
+
+    @functools.lru_cache(_KEPT_SCHEMAS)  # noqa: B019
+    def _reference(self, name: str) -> Any:
         # `Expressions.column` would parse the name.
-        references = [to.FieldReference(self.to_seq([name])) for name in names]
-        return self.to_array(to.NamedReference, references)
+        return self.connector.expressions.FieldReference(self.to_seq([name]))
+
+    @functools.cached_property
+    def _reference_class(self) -> Any:
+        return self.connector.expressions.NamedReference
+
+    @functools.cached_property
+    def filter_class(self) -> Any:
+        """Spark's class of filters in their older form."""
+        return self.sql.sources.Filter
+
+    @functools.cached_property
+    def no_texts(self) -> Any:
+        """A set without texts."""
+        return self.to_set(())
+
+    @functools.cached_property
+    def no_filters(self) -> Any:
+        """An array without filters."""
+        return self.to_array(self.filter_class, ())
 
     @functools.cached_property
     def no_metrics(self) -> Mapping[str, Callable[[], Any]]:
@@ -185,22 +221,17 @@ class Jvm:
         transforms = self.to_array(self.connector.expressions.Transform, ())
         return source.get().getTable(schema, transforms, self.to_options(options))
 
-    def copied(self, value: Any, **changes: Any) -> Any:
-        """Return a copy of a value of a Scala case class, whatever its other parts in this release.
+    @functools.cached_property
+    def copied(self) -> Callable[[Any, str, Any], Any]:
+        """Copies an object with another value of a part, see `define_parts`."""
+        function: Callable[[Any, str, Any], Any] = define_parts(self.root).copied
+        return function
 
-        Args:
-            value: The value.
-            changes: New values of its parts by their names.
-        """
-        kind = value.productPrefix()
-        if kind not in self._parts:
-            self._parts[kind] = [value.productElementName(n) for n in range(value.productArity())]
-        return value.copy(
-            *(
-                changes[name] if name in changes else value.productElement(position)
-                for position, name in enumerate(self._parts[kind])
-            )
-        )
+    @functools.cached_property
+    def numbered(self) -> Callable[[Any, str, int], Any]:
+        """Gives files of partitions a number as further levels, see `define_parts`."""
+        function: Callable[[Any, str, int], Any] = define_parts(self.root).numbered
+        return function
 
     def find_condition(self, frame: DataFrame) -> Any:
         """Return the filter of a frame whose last step is WHERE; None if it has no such form.
@@ -249,6 +280,15 @@ class Jvm:
                 if is_meant and method.isDefault():
                     return method
         return None
+
+
+def to_dict(items: Any) -> dict[str, str]:
+    """Return a map of Java, such as options.
+
+    The iterators of Java end by an exception, which PySpark looks at by 200 calls.
+    """
+    entries = items.entrySet().toArray() if len(items) else ()
+    return {entry.getKey(): entry.getValue() for entry in entries}
 
 
 def _is_plain(predicate: Any, convert: Callable[[Any], Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import TRUE
-from lakebed.spark.catalog.session_jvm import Jvm, Made
+from lakebed.spark.catalog.session_jvm import Jvm, Made, to_dict
 from lakebed.spark.native_read import struct_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def streaming_write(jvm: Jvm, opened: TableVersion, info: Any, *, replaces_all: 
         info: Options and columns of the write.
         replaces_all: Whether each epoch replaces all rows: output mode `complete`.
     """
-    options = {**_without_path(dict(info.options())), **opened.address}
+    options = {**_without_path(to_dict(info.options())), **opened.address}
     builder = jvm.writer_by_format(options, info)
     if replaces_all:
         builder = builder.truncate()

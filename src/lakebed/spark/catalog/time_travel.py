@@ -33,11 +33,13 @@ class NamedMoment:
         Raises:
             InvalidInputError: The version is not a whole number.
         """
+        from py4j.java_collections import JavaMap, JavaSet
+
         for part in parts:
             if isinstance(part, int | str):
                 return cls._parse(part)
-            if part.getClass().getSimpleName() != "TableContext":
-                continue  # privileges or options
+            if isinstance(part, JavaMap | JavaSet):
+                continue  # options, or privileges
             travel = part.timeTravel().orElse(None)
             if travel is None:
                 continue
@@ -67,12 +69,10 @@ class NamedMoment:
 
 def asks_to_delete(parts: Iterable[Any]) -> bool:
     """Return whether the arguments that Spark passes beside the name of a table are of a DELETE."""
-    privileges: set[str] = set()
+    from py4j.java_collections import JavaMap, JavaSet
+
     for part in parts:
-        if isinstance(part, int | str):
-            continue
-        is_context = part.getClass().getSimpleName() == "TableContext"
-        held = part.writePrivileges() if is_context else part
-        if hasattr(held, "contains"):
-            privileges.update(str(privilege.name()) for privilege in held)
-    return privileges == {"DELETE"}
+        if not isinstance(part, int | str | JavaMap):
+            privileges = part if isinstance(part, JavaSet) else part.writePrivileges()
+            return bool(privileges.toString() == "[DELETE]")
+    return False

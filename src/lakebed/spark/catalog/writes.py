@@ -15,7 +15,7 @@ from lakebed.model.predicate import Predicate
 from lakebed.spark.catalog.columns import check_same_partitions, schema_of
 from lakebed.spark.catalog.row_operations import insert_by_merge, is_in_merge
 from lakebed.spark.catalog.scans import find_exact
-from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces, to_dict
 from lakebed.spark.catalog.streams import streaming_write
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class LakeWriteBuilder(Proxied):
         return condition
 
     def _options(self) -> StatementOptions:
-        return StatementOptions.parse(dict(self._info.options()))
+        return StatementOptions.parse(to_dict(self._info.options()))
 
     def _append(self, frame: DataFrame) -> None:
         options, dataset = self._options(), self._opened.dataset
@@ -190,7 +190,7 @@ class LakeWriteBuilder(Proxied):
     def _dynamic_write(self) -> Any:
         """Return a write of the format `lakebed`: Spark asks a verb for no dynamic overwrite."""
         jvm, opened = self._jvm, self._opened
-        given = StatementOptions.parse(dict(self._info.options()))
+        given = StatementOptions.parse(to_dict(self._info.options()))
         if given.is_rerun:
             raise InvalidInputError(
                 "overwriteMode is 'run', and the statement replaces partitions.",
@@ -261,7 +261,7 @@ class StagedLakeTable(Proxied):
 
     def newWriteBuilder(self, info: Any) -> Any:
         """Return the builder of the only write."""
-        self._options = {**self._options, **dict(info.options())}
+        self._options = {**self._options, **to_dict(info.options())}
         builder = Made(
             self._jvm,
             "connector.write.SupportsTruncate",
