@@ -12,8 +12,9 @@ SOURCE = Path(lakebed.__file__).parent
 # Where there is a JVM in the process: functions that ask before whether there is one.
 OF_THE_JVM = {
     "spark/callbacks.py": {"start_callbacks", "_client_of"},
-    "spark/catalog/compiled_catalog.py": {"_find_class"},
+    "spark/catalog/compiled_class.py": {"define_class"},
     "spark/catalog/java_errors.py": {"raised_in_java"},
+    "spark/catalog/time_travel.py": {"of", "asks_to_delete"},
     "spark/sized_tasks.py": {"_listed_by_rdd"},
     "spark/spark_errors.py": {"spark_errors"},
 }

@@ -143,6 +143,16 @@ class FileList:
         """Return whether the files lie in a local directory, where a stat is not a request."""
         return self.store.local_path(self.keys[0]) is not None
 
+    @property
+    def is_few(self) -> bool:
+        """Return whether the files are local, and Spark lists them without a job."""
+        return self.is_local and len(self.keys) <= _LISTED_WITHOUT_JOB
+
+    @property
+    def base_options(self) -> dict[str, str]:
+        """Options that say where the levels of the paths begin."""
+        return {} if self.root is None else {"basePath": self._uri(self.root)}
+
     def ways(self, spark: SparkSession) -> tuple[NativeWay, ...]:
         """Return the ways to read the files, the fastest first; the last one always works.
 
@@ -160,16 +170,16 @@ class FileList:
         """
         if way == "prepared":
             return self._read_prepared(spark)
-        options = {} if self.root is None else {"basePath": self._uri(self.root)}
         # Not URIs with percent signs: Spark takes paths as they are.
-        return self._load(spark, self._uris(), options)
+        return self._load(spark, self.uris(), self.base_options)
 
     def _uri(self, key: str) -> str:
         uri = self.store.hadoop_uri(key)
         assert uri is not None  # checked by find_obstacle
         return uri
 
-    def _uris(self) -> list[str]:
+    def uris(self) -> list[str]:
+        """Return the addresses of the files, as Hadoop has them."""
         return [self._uri(key) for key in self.keys]
 
     def _load(
@@ -203,7 +213,7 @@ class FileList:
         new = [key for key in self.keys if key not in self._looks]
         if new:
             self._looks.update(zip(new, look_at(self.store, new), strict=True))
-        for key, uri in zip(self.keys, self._uris(), strict=True):
+        for key, uri in zip(self.keys, self.uris(), strict=True):
             look = self._looks[key]
             entry = {
                 "path": quote(uri, safe=_UNQUOTED),
@@ -226,7 +236,7 @@ class FileList:
             "\n"
         )
         listed = [unquote(uri) for uri in text.split("\n") if uri]
-        if len(listed) == len(self.keys) and set(listed) == set(self._uris()):
+        if len(listed) == len(self.keys) and set(listed) == set(self.uris()):
             return frame
         reason = f"Spark found {len(listed)} files instead of {len(self.keys)}"
         _log.warning("%s; they are read in another way", reason)

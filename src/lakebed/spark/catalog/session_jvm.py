@@ -16,6 +16,7 @@ from lakebed.errors import LakebedError
 from lakebed.spark.callbacks import note_thread
 from lakebed.spark.catalog.compiled_class import define_parts
 from lakebed.spark.catalog.java_errors import raised_in_java, to_java_error
+from lakebed.spark.file_lists import STRICT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,6 +221,43 @@ class Jvm:
         source = self._lookup.lookupDataSourceV2("lakebed", self.session.sessionState().conf())
         transforms = self.to_array(self.connector.expressions.Transform, ())
         return source.get().getTable(schema, transforms, self.to_options(options))
+
+    @functools.cached_property
+    def parquet_builder(self) -> Any:
+        """Spark's class of builders of Parquet scans."""
+        return self.sources.v2.parquet.ParquetScanBuilder
+
+    @functools.cached_property
+    def strict_options(self) -> Any:
+        """Options of a read that leaves nothing out."""
+        return self.to_options(STRICT_OPTIONS)
+
+    def file_index(
+        self, paths: Iterable[str], options: Mapping[str, str], schema: StructType
+    ) -> Any:
+        """Return Spark's index of files, which are looked at now; those that are missing are left out.
+
+        Args:
+            paths: The files.
+            options: Where the levels of their paths begin.
+            schema: Types of the levels, among others.
+        """
+        make, make_path, some, to_map, no_cache = self._of_index
+        found = self.to_seq([make_path(path) for path in paths])
+        given = some(self.to_schema(schema))
+        return make(
+            self.session, found, to_map(dict(options)), given, no_cache, self.none, self.none
+        )
+
+    @functools.cached_property
+    def _of_index(self) -> tuple[Any, ...]:
+        return (
+            self.sources.InMemoryFileIndex,
+            self.root.org.apache.hadoop.fs.Path,
+            self.root.scala.Some,
+            self.root.PythonUtils.toScalaMap,
+            getattr(getattr(self.sources, "NoopCache$"), "MODULE$"),
+        )
 
     @functools.cached_property
     def copied(self) -> Callable[[Any, str, Any], Any]:

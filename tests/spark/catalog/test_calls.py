@@ -1,0 +1,90 @@
+"""Statements on a catalog call the JVM from Python seldom: each call takes a tenth of a millisecond."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from py4j.clientserver import ClientServerConnection
+
+import lakebed
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.classic("the calls of one process into its JVM are counted"),
+]
+
+FIRST = dt.date(2026, 1, 1)
+
+
+@contextmanager
+def counting(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Give the list of the calls into the JVM that are made until the end."""
+    calls: list[str] = []
+    send = ClientServerConnection.send_command
+
+    def note(connection: Any, command: str, *args: Any, **kwargs: Any) -> Any:
+        if not command.startswith("m\nd"):  # a note that an object is no longer needed
+            calls.append(command)
+        return send(connection, command, *args, **kwargs)
+
+    with patch.context() as patched:
+        patched.setattr(ClientServerConnection, "send_command", note)
+        yield calls
+
+
+def write_days(lake: Any, name: str, count: int) -> None:
+    days = [FIRST + dt.timedelta(days=number) for number in range(count)]
+    table = pa.table({"n": list(range(count)), "day": days, "v": [0] * count})
+    lake.write(name, table, partition_by="day")
+
+
+def count_calls(spark: Any, patch: pytest.MonkeyPatch, statement: str) -> int:
+    with counting(patch) as calls:
+        spark.sql(statement).collect()
+    return len(calls)
+
+
+def test_a_query_of_a_day_calls_the_jvm_seldom(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lake = lakebed.open_repository(tmp_path)
+    write_days(lake, "days", 20)
+    query = "SELECT sum(n), max(v) FROM lake.days WHERE day = '{}'"
+    with lakebed.spark.attach(spark, lake, catalog="lake"):
+        for number in range(3):  # what all queries need is kept
+            spark.sql(query.format(FIRST + dt.timedelta(days=number))).collect()
+
+        found = count_calls(spark, monkeypatch, query.format(FIRST + dt.timedelta(days=9)))
+
+    # 790 before: an iterator of Java that ended by an exception took 200.
+    assert found < 220
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE lake.{t} SET v = v + 1 WHERE n % 2 = 1",
+        "MERGE INTO lake.{t} AS t USING (SELECT 3 AS n, 4 AS v) AS s ON t.n = s.n"
+        " WHEN MATCHED THEN UPDATE SET v = s.v",
+    ],
+)
+def test_a_change_calls_the_jvm_seldom_for_each_file(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+):
+    lake = lakebed.open_repository(tmp_path)
+    counts = {}
+    with lakebed.spark.attach(spark, lake, catalog="lake"):
+        for file_count in (40, 160):
+            write_days(lake, f"of_{file_count}", file_count)
+            of_table = statement.format(t=f"of_{file_count}")
+            spark.sql(of_table).collect()
+            counts[file_count] = count_calls(spark, monkeypatch, of_table)
+
+    # There were 50 for each file. A path in a list takes two, for each scan.
+    assert counts[160] - counts[40] < 5 * (160 - 40)
