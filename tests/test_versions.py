@@ -67,7 +67,9 @@ def test_each_python_and_each_lane_of_versions_has_a_job():
         "test-lowest",
         "test-pandas3",
     ]
-    assert "test-newest" in job("long.yml", "long")["strategy"]["matrix"]["target"]
+    lanes = job("long.yml", "long")["strategy"]["matrix"]["target"]
+    sparks = re.search(r"^OLDER_SPARKS := (.+)$", MAKEFILE, re.MULTILINE)[1].split()
+    assert {"test-newest", *(f"spark-{release}" for release in sparks)} <= set(lanes)
 
 
 def test_the_lowest_lane_takes_the_floors_of_all_packages():

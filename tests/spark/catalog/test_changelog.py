@@ -16,7 +16,7 @@ from lakebed.errors import InvalidInputError, VersionNotFoundError
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
+    pytest.mark.since_spark("4.2", "SELECT has no CHANGES"),
 ]
 
 

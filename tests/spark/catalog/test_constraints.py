@@ -17,7 +17,7 @@ from lakebed.errors import ChecksFailedError, InvalidInputError
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic("the objects of a catalog are in the process of the JVM's driver"),
-    pytest.mark.since_spark("4.3", "interfaces of catalogs had other forms"),
+    pytest.mark.since_spark("4.1", "SQL has no constraints"),
 ]
 
 

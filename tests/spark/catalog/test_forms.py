@@ -28,7 +28,11 @@ CLASSES = [
         LakeWriteBuilder,
         StagedLakeTable,
         RowChange,
-        LakeChangelog,
+        pytest.param(
+            LakeChangelog,
+            marks=pytest.mark.since_spark("4.2", "there is no interface of changes"),
+            id="LakeChangelog",
+        ),
     ),
 ]
 

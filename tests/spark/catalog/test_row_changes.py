@@ -189,6 +189,41 @@ def test_merge_into_of_a_frame(spark: Any, lake: Any):
     ]
 
 
+@pytest.mark.parametrize("table", ["t", "other"])
+@pytest.mark.parametrize("form", ["view", "query", "frame"])
+def test_merge_from_a_temporary_view_of_a_frame(
+    spark: Any, lake: Any, files_read: list[int], table: str, form: str
+):
+    """Spark 4.1 has no plan for such a view in its query of the files with a match.
+
+    This is so if no type of the statement must be converted.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - pyspark's own convention
+
+    for name in ("t", "other"):
+        lake.write(name, numbers(range(20)), partition_by="part")
+    frame = spark.table(f"lake.{table}").where("n IN (3, 4, 8)")
+    frame.select("n", "part", F.lit("new").alias("text")).createOrReplaceTempView("new_rows")
+    try:
+        if form == "frame":
+            merge = spark.table("new_rows").alias("s").mergeInto("lake.t", F.expr("lake.t.n = s.n"))
+            merge.whenMatched(F.expr("s.n = 4")).delete().whenMatched().updateAll().merge()
+        else:
+            source = "new_rows" if form == "view" else "(SELECT * FROM new_rows WHERE n > 0L)"
+            spark.sql(
+                f"MERGE INTO lake.t t USING {source} s ON t.n = s.n "
+                "WHEN MATCHED AND s.n = 4L THEN DELETE WHEN MATCHED THEN UPDATE SET *"
+            )
+    finally:
+        spark.catalog.dropTempView("new_rows")
+
+    assert rows_of(lake.open("t"), "n", "text") == sorted(
+        ((n, "new" if n in (3, 8) else f"t{n}") for n in range(20) if n != 4), key=repr
+    )
+    is_unresolved = spark.version.startswith("4.1.") and form != "frame"
+    assert files_read == [5 if is_unresolved else 2]
+
+
 UPDATES: dict[str, tuple[str, Callable[[int], bool]]] = {
     "a number": ("n = 7", lambda n: n == 7),
     "a function": ("length(text) = 3", lambda n: n > 9),
@@ -702,7 +737,8 @@ def test_declared_checks_leave_unchanged_rows_alone(spark: Any, lake: Any):
         lambda old: old.with_check("small", lakebed.checks.condition("n < 100")),
     )
 
-    with pytest.raises(SparkRuntimeException, match=r"CHECK_CONSTRAINT_VIOLATION.* small"):
+    # Spark before 4.1 knows no constraints, so there our own check refuses the row.
+    with pytest.raises((SparkRuntimeException, ChecksFailedError), match="small"):
         spark.sql("UPDATE lake.t SET n = n + 1000 WHERE pmod(n, 20) = 3")
     spark.sql("UPDATE lake.t SET text = 'x' WHERE pmod(n, 20) = 3")
 

@@ -88,9 +88,18 @@ def test_options_of_the_stream_are_those_of_the_format(
     lake.open("numbers").append(numbers(3))
 
     run(streams.writer("late", startingVersion="2").toTable("lake.late"))
-    run(streams.writer("few", maxFilesPerTrigger="1").toTable("lake.few"))
 
     assert values(lake, "late") == [3]
+
+
+@pytest.mark.since_spark("4.2", "sources are not told of limits")
+def test_limit_of_the_stream_is_that_of_the_format(
+    spark: Any, lake: lakebed.Repository, streams: Streams
+):
+    lake.open("numbers").append(numbers(3))
+
+    run(streams.writer("few", maxFilesPerTrigger="1").toTable("lake.few"))
+
     assert values(lake, "few") == [0, 1, 2, 3]
     assert len(lake.open("few").batches()) == 3
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _MONTH, _HOUR = "yyyy-MM", "yyyy-MM-dd-HH"
 # Types whose values need no conversion.
 _PLAIN = ("boolean", "byte", "short", "integer", "long", "float", "double")
+_TEXTS = ("string", "char", "varchar")  # types of columns that take a text as it is
 _MOVING_WORDS = ("now", "today", "tomorrow", "yesterday")  # texts that Spark takes as times
 _DEFAULT = "CURRENT_DEFAULT"  # Spark's: what INSERT gives to a column that it leaves out
 
@@ -149,10 +150,11 @@ def schema_of(struct: Any, defaults: Mapping[str, object]) -> Schema:
     return replace(schema, fields=tuple(fields))
 
 
-def defaults_of(columns: Iterable[Any]) -> dict[str, object]:
+def defaults_of(jvm: Jvm, columns: Iterable[Any]) -> dict[str, object]:
     """Return the defaults of the columns of a new table, by name.
 
     Args:
+        jvm: The JVM of the session.
         columns: The columns as Spark's JVM has them.
 
     Raises:
@@ -162,12 +164,19 @@ def defaults_of(columns: Iterable[Any]) -> dict[str, object]:
     for column in columns:
         default = column.defaultValue()
         if default is not None:
-            defaults[str(column.name())] = constant_of(default, str(column.name()))
+            name = str(column.name())
+            defaults[name] = constant_of(jvm, default, name, column.dataType())
     return {name: value for name, value in defaults.items() if value is not None}
 
 
-def constant_of(default: Any, name: str) -> object:
+def constant_of(jvm: Jvm, default: Any, name: str, type_: Any) -> object:
     """Return the value of a default of Spark's JVM; None for null.
+
+    Args:
+        jvm: The JVM of the session.
+        default: The default.
+        name: Name of its column.
+        type_: Type of its column, of Spark's JVM.
 
     Raises:
         InvalidInputError: The default is not a plain constant.
@@ -177,6 +186,11 @@ def constant_of(default: Any, name: str) -> object:
         value, type_name = literal.value(), str(literal.dataType().typeName())
         if value is None:
             return None
+        wanted = str(type_.typeName())
+        is_text = type_name.startswith("string") and wanted.startswith(_TEXTS)
+        if type_name != wanted and not is_text:
+            # Spark 4.0 hands over the literal as written, such as the decimal 0.1 for a FLOAT.
+            value, type_name = jvm.cast_literal(literal, type_), wanted
         if type_name.startswith("string"):
             return str(value.toString())
         if type_name.startswith("decimal"):

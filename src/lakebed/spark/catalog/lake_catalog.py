@@ -206,7 +206,7 @@ class LakeCatalog(Proxied):
         """Create an empty dataset."""
         wanted = self._wanted(identifier, description)
         descriptor = DatasetDescriptor(
-            schema=schema_of(wanted.schema, defaults_of(wanted.columns)),
+            schema=schema_of(wanted.schema, defaults_of(self._jvm, wanted.columns)),
             partition_by=tuple(wanted.partition_by),
             properties=wanted.properties,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakebed.errors import InvalidInputError
 from lakebed.model.predicate import TRUE
 from lakebed.spark.catalog.scans import GroupReads, LakeScanBuilder
-from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces
+from lakebed.spark.catalog.session_jvm import Jvm, Made, Proxied, interfaces, release_of
 from lakebed.spark.catalog.streams import TableStream
 from lakebed.spark.decided_rows import (
     FILE,
@@ -67,6 +67,7 @@ class RowChange(Proxied):
     def newScanBuilder(self, _options: Any) -> Any:
         """Return the builder of the read of whole files."""
         stream = TableStream(self._jvm, self._opened, {})
+        self._group.has_runtime_filter = not _reads_unresolved_view(self._jvm)
         return LakeScanBuilder(self._jvm, self._opened, stream, self._group)
 
     def newWriteBuilder(self, _info: Any) -> Any:
@@ -149,6 +150,25 @@ def _find_execution(jvm: Jvm) -> Any:
     """Return Spark's execution that runs in this thread; None if there is none."""
     number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION)
     return None if number is None else jvm.sql.execution.SQLExecution.getQueryExecution(int(number))
+
+
+def _reads_unresolved_view(jvm: Jvm) -> bool:
+    """Return whether Spark would fail if it looked for the files with a match of a MERGE.
+
+    Spark 4.1 looks for them by a copy of the source. In the copy of a temporary view that was made
+    of a DataFrame, it leaves the tables of catalogs unresolved, and then has no plan for them
+    (SPARK-57539). Without that query, the statement reads all files that its condition leaves.
+    """
+    execution = _find_execution(jvm) if release_of(jvm.spark) == (4, 1) else None
+    if execution is None:
+        return False
+    subqueries = execution.logical().subqueriesAll()
+    for number in range(subqueries.size()):
+        leaves = subqueries.apply(number).collectLeaves()
+        names = (leaves.apply(n).getClass().getSimpleName() for n in range(leaves.size()))
+        if "V2TableReference" in names:
+            return True
+    return False
 
 
 def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:

@@ -314,11 +314,16 @@ class GroupReads:
     """The files that a statement reads as a whole, since it may hand back only some of their rows.
 
     Spark may plan several scans of a statement. Only one of them is run.
+
+    Attributes:
+        condition: Condition that chose the files.
+        has_runtime_filter: Whether Spark may look for the files with a match while it runs.
     """
 
     def __init__(self) -> None:
         """Know no scan yet."""
         self.condition: Predicate = TRUE
+        self.has_runtime_filter = True
         self._files: dict[str, tuple[DataFile, ...]] = {}
 
     def note(self, scan: str, files: Iterable[DataFile]) -> None:
@@ -721,7 +726,7 @@ class GroupScan(LakeScan):
 
     def filterAttributes(self) -> Any:
         """Return the number of the file alone: Spark passes no values of several columns."""
-        return self._jvm.to_references([FILE])
+        return self._jvm.to_references([FILE] if self._group.has_runtime_filter else ())
 
     def filter(self, predicates: Any) -> None:
         """Choose the files that have a row to change."""

@@ -285,6 +285,19 @@ class Jvm:
         translated = strategy.translateFilter(plan.condition(), True)  # noqa: FBT003 - Spark's signature
         return translated.get() if translated.isDefined() else None
 
+    def cast_literal(self, literal: Any, type_: Any) -> Any:
+        """Return the value of a literal of a source, as another type has it in Spark's own form.
+
+        Raises:
+            ArithmeticException: The type has no such value; or another error of Spark.
+        """
+        expressions = self.sql.catalyst.expressions
+        no_rows = self.session.emptyDataFrame().queryExecution().analyzed()
+        source = expressions.V2ExpressionUtils.toCatalyst(literal, no_rows, self.none)
+        zone = self.root.scala.Option.apply(self.spark.conf.get("spark.sql.session.timeZone"))
+        cast = getattr(getattr(expressions, "Cast$"), "MODULE$")
+        return cast.apply(source, type_, zone, True).eval(None)  # noqa: FBT003 - as ANSI SQL
+
     def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
         """Return predicates in their older form, with column and value; None if one has none."""
         predicates = list(predicates)

@@ -89,7 +89,7 @@ def _with_change(jvm: Jvm, old: DatasetDescriptor, change: Any) -> DatasetDescri
 def _added(jvm: Jvm, name: str, change: Any) -> Field:
     field = _field(jvm, name, change.dataType())
     default = change.defaultValue()
-    value = None if default is None else constant_of(default, name)
+    value = None if default is None else constant_of(jvm, default, name, change.dataType())
     return dataclasses.replace(
         field,
         nullable=bool(change.isNullable()),
