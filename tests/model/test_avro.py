@@ -19,11 +19,14 @@ from lakebed.model.schema import (
     ListOf,
     MapOf,
     Primitive,
+    Schema,
     Struct,
+    Type,
     has_limits,
     limits_of,
     without_limits,
 )
+from lakebed.model.values import check_value
 
 
 def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -222,6 +225,43 @@ def test_no_default_differs_from_null() -> None:
 def test_default_of_another_type_is_refused_with_its_place(avro: object, default: object) -> None:
     with pytest.raises(SchemaMismatchError, match="at 'a'"):
         schema_from_avro(record({"name": "a", "type": avro, "default": default}))
+
+
+@pytest.mark.parametrize(
+    ("type_", "default"),
+    [
+        (Primitive(Kind.LONG), "x"),
+        (Primitive(Kind.FLOAT), decimal.Decimal("0.1")),
+        (Primitive(Kind.INT), 2**31),
+        (Primitive(Kind.DATE), "2026-01-01"),
+        (Decimal(10, 2), decimal.Decimal("0.001")),
+        (Decimal(10, 2), decimal.Decimal("NaN")),
+        (ListOf(Primitive(Kind.INT)), [1]),
+    ],
+)
+def test_default_that_could_not_be_read_is_not_written(type_: Type, default: object) -> None:
+    """A dataset was committed with it, and could not be opened again."""
+    with pytest.raises(SchemaMismatchError, match="at 'a'"):
+        schema_to_avro(Schema(fields=(Field(name="a", type=type_, default=default),)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "default"),
+    [
+        (Decimal(10, 4), decimal.Decimal("1.5")),  # it was read as 0.0015
+        (Decimal(10, 4), decimal.Decimal("-15E+1")),
+        (Decimal(10, 2), 7),
+        (Decimal(38, 1), decimal.Decimal("1234567890123456789012345678901234567.8")),
+        (Decimal(38, 38), decimal.Decimal("-0." + "9" * 38)),
+        (Primitive(Kind.TIMESTAMP), dt.date(2026, 1, 1)),
+    ],
+)
+def test_default_in_another_form_keeps_its_value(type_: Type, default: object) -> None:
+    schema = Schema(fields=(Field(name="a", type=type_, default=default),))
+
+    again = schema_from_avro(json.loads(json.dumps(schema_to_avro(schema))))
+
+    assert again.get("a").default == check_value(default, type_, "a")
 
 
 def test_doc_and_names_of_other_rules_are_kept_legal() -> None:

@@ -53,6 +53,8 @@ _LOGICAL = {
     # Avro requires readers to ignore logical types that they do not know, so this one is safe.
     ("long", "unsigned-long"): Kind.UNSIGNED_LONG,
 }
+# The usual context has 28 digits, and would round longer decimals.
+_ALL_DIGITS = decimal.Context(prec=38)
 _TO_LOGICAL = {
     Kind.DATE: {"type": "int", "logicalType": "date"},
     Kind.TIMESTAMP: {"type": "long", "logicalType": "timestamp-micros"},
@@ -257,7 +259,8 @@ def _default_from_avro(default: object, kind: Type, document: object, place: str
                 return {}
             case Decimal(scale=scale) if isinstance(default, str):
                 unscaled = int.from_bytes(default.encode("latin-1"), "big", signed=True)
-                return check_value(decimal.Decimal(unscaled).scaleb(-scale), kind, place)
+                value = decimal.Decimal(unscaled).scaleb(-scale, _ALL_DIGITS)
+                return check_value(value, kind, place)
             case Primitive(kind=Kind.BYTES) if isinstance(default, str):
                 return default.encode("latin-1")
             case Primitive(kind=Kind.DATE) if type(default) is int:
@@ -283,26 +286,44 @@ def _is_in_millis(document: object) -> bool:
     return any(isinstance(name, str) and name.endswith("-millis") for name in logical)
 
 
-def _wrong_default(default: object, kind: Type, place: str) -> SchemaMismatchError:
+def _wrong_default(
+    default: object,
+    kind: Type,
+    place: str,
+    hint: str = "Write it as Avro does; a list or map may only have an empty default.",
+) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"The default {_shown(default)}{_at(place)} is not valid for type {kind}.",
-        hint="Write it as Avro does; a list or map may only have an empty default.",
+        f"The default {_shown(default)}{_at(place)} is not valid for type {kind}.", hint=hint
     )
 
 
-def _default_to_avro(default: object) -> object:
-    match default:
+def _default_to_avro(default: object, kind: Type, place: str) -> object:
+    """Return a default as Avro writes it.
+
+    Raises:
+        SchemaMismatchError: It would not be read back: a default of another type, or with more digits
+            than the scale, left a dataset that could not be opened, or had another value.
+    """
+    if default is None or (isinstance(kind, ListOf | MapOf) and default in ([], {})):
+        return default
+    try:
+        value = check_value(default, kind, place)
+    except InvalidInputError as exc:
+        hint = "Give a value of the type; a list or map may only have an empty default."
+        raise _wrong_default(default, kind, place, hint) from exc
+    match value:
         case bytes():
-            return default.decode("latin-1")
+            return value.decode("latin-1")
         case decimal.Decimal():
-            unscaled = int(default.scaleb(-int(default.as_tuple().exponent)))
+            exponent = value.as_tuple().exponent
+            unscaled = int(value.scaleb(-int(exponent), _ALL_DIGITS))
             length = unscaled.bit_length() // 8 + 1
             return unscaled.to_bytes(length, "big", signed=True).decode("latin-1")
         case dt.datetime():
-            return to_micros(default)
+            return to_micros(value)
         case dt.date():
-            return (default - _EPOCH_DAY).days
-    return default
+            return (value - _EPOCH_DAY).days
+    return value
 
 
 def _at(place: str) -> str:
@@ -388,7 +409,7 @@ def _field_to_avro(field: Field, path: str) -> dict[str, Any]:
         "type": _maybe_null(field.type, field.nullable, f"{path}_{field.name}"),
     }
     if field.default is not MISSING:
-        document["default"] = _default_to_avro(field.default)
+        document["default"] = _default_to_avro(field.default, field.type, field.name)
         if document["default"] == {} and has_entries(field.type):
             document["default"] = []
         if field.nullable and field.default is not None:
