@@ -109,11 +109,15 @@ CATALOG_CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "no temporary view": lambda catalog: catalog.dropTempView("numbers"),
     "functions": lambda catalog: [catalog.functionExists(name) for name in ("abs", "nothing")],
+    "functions listed": lambda catalog: functions(catalog.listFunctions()),
+    "functions like": lambda catalog: functions(catalog.listFunctions(pattern="ab*")),
+    "functions of nothing": lambda catalog: catalog.listFunctions("nothing"),
     "namespace": lambda catalog: (
         catalog.databaseExists("shown_below"),
         catalog.setCurrentDatabase("shown_below"),
         catalog.currentDatabase(),
         names(catalog.listTables()),
+        functions(catalog.listFunctions()),
         catalog.tableExists("numbers"),
     ),
     "namespace to use that is missing": lambda catalog: catalog.setCurrentDatabase("nothing"),
@@ -122,6 +126,11 @@ CATALOG_CALLS: dict[str, Callable[[Any], Any]] = {
 
 def names(tables: list[Any]) -> list[tuple[str, str]]:
     return [(table.name, table.tableType) for table in tables if not table.isTemporary]
+
+
+def functions(listed: list[Any]) -> list[tuple[str, str, str | None]]:
+    assert listed
+    return sorted((one.name, one.className, one.namespace) for one in listed)
 
 
 def answer(spark: Any, call: str) -> Any:

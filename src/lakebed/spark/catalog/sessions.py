@@ -265,13 +265,14 @@ def _follow_sessions() -> None:
 
 
 def _list_default_namespaces() -> None:
-    """Let `listTables` of PySpark list a default namespace.
+    """Let `listTables` and `listFunctions` of PySpark list a default namespace.
 
-    The name of a default namespace is empty. Spark parses the namespace of each table, and fails.
+    The name of a default namespace is empty. Spark parses the namespace of each table, and that of
+    functions, and fails.
     """
-    from pyspark.sql.catalog import Catalog, Table
+    from pyspark.sql.catalog import Catalog, Function, Table
 
-    before = Catalog.listTables
+    before, functions_before = Catalog.listTables, Catalog.listFunctions
     if hasattr(before, "of_lakebed"):
         return
 
@@ -288,8 +289,21 @@ def _list_default_namespaces() -> None:
         rows = self._sparkSession.sql(f"SHOW TABLES IN {catalog}{like}").collect()
         return [self.getTable(f"{catalog}.{quoted_name(row.tableName)}") for row in rows]
 
+    @functools.wraps(functions_before)
+    def list_functions(
+        self: Any,
+        dbName: str | None = None,  # noqa: N803 - PySpark's name
+        pattern: str | None = None,
+    ) -> list[Function]:
+        if _find_catalog(self, dbName) is None:
+            return functions_before(self, dbName, pattern)
+        # A repository has no functions: these are Spark's own, and temporary ones.
+        listed = functions_before(self, f"{_OF_SPARK[0]}.default", pattern)
+        return [function for function in listed if not function.namespace]
+
     list_tables.of_lakebed = True  # type: ignore[attr-defined]
     Catalog.listTables = list_tables  # type: ignore[method-assign]
+    Catalog.listFunctions = list_functions  # type: ignore[method-assign]
 
 
 def _find_catalog(shown: Any, namespace: str | None) -> str | None:
