@@ -119,3 +119,25 @@ def test_check_of_python_is_a_constraint_if_it_refuses_and_all_rows_pass(
         lake.open("u").append([{"n": None}])
     spark.sql("DELETE FROM lake.t WHERE n = 9 AND hash(n) IS NOT NULL")
     assert dataset.count() == 1
+
+
+@pytest.mark.parametrize("condition", ["true", "1 < 2", "n > 0 OR true", "null"])
+def test_constraint_that_no_row_can_fail_is_refused_by_name(
+    spark: Any, lake: lakebed.Repository, condition: str
+):
+    spark.sql("CREATE TABLE lake.t (n INT)")
+    spark.sql("INSERT INTO lake.t VALUES (1)")
+
+    with pytest.raises(InvalidInputError, match=r"no row can fail the constraint sure, CHECK \("):
+        spark.sql(f"ALTER TABLE lake.t ADD CONSTRAINT sure CHECK ({condition})")
+
+    assert lake.open("t").descriptor.checks == {}
+
+
+def test_constraint_of_a_table_without_rows_is_added(spark: Any, lake: lakebed.Repository):
+    spark.sql("CREATE TABLE lake.t (n INT)")
+
+    spark.sql("ALTER TABLE lake.t ADD CONSTRAINT positive CHECK (n > 0)")
+
+    with pytest.raises(ChecksFailedError, match="positive"):
+        lake.open("t").append([{"n": 0}])

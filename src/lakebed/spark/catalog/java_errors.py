@@ -10,10 +10,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lakebed.common.recent import Recent
-from lakebed.errors import LakebedError
+from lakebed.errors import InvalidInputError, LakebedError
 
 _MARK = re.compile(r"\[lakebed-error:([0-9a-f]{32})\]")
 _DEPTH = 20  # of causes
+# Spark tests the rows of a table before it adds a constraint. A condition that it finds to be true
+# for all rows leaves no scan of the table, and then Spark 4.3 has no plan: an internal error.
+_CONSTANT_CHECK = re.compile(
+    r"No plan for AddCheckConstraint checkconstraint\((?:true|null), (.*), ([^,]*), [^,]*, Constraint"
+)
 
 _errors = Recent[str, LakebedError](64)
 
@@ -61,7 +66,7 @@ def install_errors() -> None:
     @functools.wraps(before)
     def convert_exception(exception: Any) -> Exception:
         causes = list(_causes(exception))
-        error = _find_error(causes)
+        error = _find_error(causes) or _find_constant_check(causes)
         if error is not None:
             return error
         # The JVM wraps what an interface does not declare; below it is what stopped the statement,
@@ -94,4 +99,17 @@ def _find_error(causes: Iterable[Any]) -> LakebedError | None:
             error = _errors.get(token)
             if error is not None:
                 return error
+    return None
+
+
+def _find_constant_check(causes: Iterable[Any]) -> LakebedError | None:
+    """Return the error for a CHECK that no row can fail; None if the causes are other ones."""
+    for cause in causes:
+        match = _CONSTANT_CHECK.search(str(cause.getMessage() or ""))
+        if match is not None:
+            return InvalidInputError(
+                f"ALTER TABLE: no row can fail the constraint {match[2]}, CHECK ({match[1]}), and "
+                "Spark cannot add such a constraint.",
+                hint="Leave it out, or compare a column with constants.",
+            )
     return None
