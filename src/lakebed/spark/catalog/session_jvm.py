@@ -239,7 +239,7 @@ class Jvm:
 
         Args:
             paths: The files.
-            options: Where the levels of their paths begin.
+            options: Options of the read, such as the folder at which the levels of the paths begin.
             schema: Types of the levels, among others.
         """
         make, make_path, some, to_map, no_cache = self._of_index
