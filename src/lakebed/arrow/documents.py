@@ -69,7 +69,7 @@ def is_cut_object(data: bytes) -> bool:
     """
     if not data.lstrip().startswith(b"{"):
         return False
-    # The decoder also says of a half of a surrogate pair, near the end, that the text ends early.
+    # The decoder also reports half of a surrogate pair near the end as a text that ends early.
     return _is_truncated(data) and _is_truncated(_without_surrogates(data))
 
 
