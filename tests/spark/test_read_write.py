@@ -553,12 +553,15 @@ def test_the_default_path_uses_public_pyspark_api_alone():
     found = sorted(path.name for path in source.glob("*.py") if private.search(path.read_text()))
 
     # Each where the session has them, and not without: what the optimizer knows of a plan, which
-    # files its filters leave, the description of a job, an accumulator that tells of progress, the
-    # hosts of executors, for whoever looks for what they lack, days that the zone of the JVM skips,
-    # and the size of what tasks read, for the planner of joins.
+    # files it reads, which of them its filters leave, the values of its joins, the description of a
+    # job, an accumulator that tells of progress, the hosts of executors, for whoever looks for what
+    # they lack, days that the zone of the JVM skips, and the size of what tasks read, for the planner
+    # of joins.
     assert found == [
         "accumulated.py",
         "few.py",
+        "file_lists.py",
+        "jvm_filters.py",
         "pruned_files.py",
         "session.py",
         "sized_tasks.py",
