@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from py4j.clientserver import ClientServerConnection
+from jvm_calls import count_jvm_calls
 
 import lakebed
 
@@ -22,22 +20,6 @@ pytestmark = [
 FIRST = dt.date(2026, 1, 1)
 
 
-@contextmanager
-def counting(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Give the list of the calls into the JVM that are made until the end."""
-    calls: list[str] = []
-    send = ClientServerConnection.send_command
-
-    def note(connection: Any, command: str, *args: Any, **kwargs: Any) -> Any:
-        if not command.startswith("m\nd"):  # a note that an object is no longer needed
-            calls.append(command)
-        return send(connection, command, *args, **kwargs)
-
-    with patch.context() as patched:
-        patched.setattr(ClientServerConnection, "send_command", note)
-        yield calls
-
-
 def write_days(lake: Any, name: str, count: int) -> None:
     days = [FIRST + dt.timedelta(days=number) for number in range(count)]
     table = pa.table({"n": list(range(count)), "day": days, "v": [0] * count})
@@ -45,7 +27,7 @@ def write_days(lake: Any, name: str, count: int) -> None:
 
 
 def count_calls(spark: Any, patch: pytest.MonkeyPatch, statement: str) -> int:
-    with counting(patch) as calls:
+    with count_jvm_calls(patch) as calls:
         spark.sql(statement).collect()
     return len(calls)
 

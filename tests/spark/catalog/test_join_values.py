@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jvm_calls import count_jvm_calls
 
 import lakebed
 
@@ -75,12 +76,9 @@ def test_many_values_of_a_join_take_few_calls_into_the_jvm(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ):
     fill(spark, KEYS["long"])
-    calls = []
-    client = spark.sparkContext._gateway._gateway_client
-    send = client.send_command
-    monkeypatch.setattr(client, "send_command", lambda *a, **k: calls.append(a) or send(*a, **k))
 
-    rows, plan = join(spark, KEYS["long"], range(20_000, 30_000))
+    with count_jvm_calls(monkeypatch) as calls:
+        rows, plan = join(spark, KEYS["long"], range(20_000, 30_000))
 
     assert rows == ROWS_OF_FILE
     assert "dynamicpruning" in plan
