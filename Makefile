@@ -14,7 +14,7 @@ VENV := .venv
 # Exact versions, with the hashes of all files, of what goes into $(VENV); empty takes the newest of all.
 LOCK := locks/develop.txt
 # Environments that are made of nothing but pins: what locks/NAME.txt names goes into .venv-NAME.
-PINNED := plateau datalake peers doors dist docs sail
+PINNED := plateau datalake peers doors dist docs sail lakebench
 KARTOTHEK_VENV := .venv-kartothek
 # kartothek 5.3 knows no later Python; where there is none, make compat-env says so and goes on.
 KARTOTHEK_PYTHON ?= $(shell version=3.9; $(FIND_PYTHON))
@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup compat-env doors-env servers-env browser-env browser pages chromium doors servers demo quick test test-trees test-pythons test-lowest test-newest test-pandas3 thorough compat gate test-long spark-connect spark-versions sail coverage check format dist docs
 .PHONY: locks sbom check-tag
 .PHONY: proof reliability fuzz judge chaos
-.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-catalog bench-year soak clean
+.PHONY: bench bench-archive bench-erase bench-far bench-publish bench-doors bench-index bench-scale bench-streams bench-merge bench-small bench-peers-spark bench-catalog bench-lakebench bench-year soak clean
 
 help:
 	@echo "make demo       a year of real flights: load, query, overwrite; archive, ingest; rerun, publish; a year of pipeline runs"
@@ -95,6 +95,7 @@ help:
 	@echo "make bench-year  a year of hourly runs of a pipeline by a set clock: requests, files, bytes and time of a run"
 	@echo "make bench-peers-spark  Lakebed, Delta Lake and Iceberg in one session of Spark; fetches their jars"
 	@echo "make bench-catalog  the catalog of Spark SQL beside Delta Lake, plain Parquet, views and the format, in that session"
+	@echo "make bench-lakebench  queries of TPC-H and TPC-DS on the catalog beside plain Parquet, and ELTBench beside Delta Lake"
 	@echo "make docs       the documentation as a site, in build/site; strict, and without network"
 	@echo "make dist       the source distribution and the wheel, checked as a package index would"
 	@echo "make sbom       the packages that lakebed[all] takes, as CycloneDX, in build/sbom"
@@ -400,6 +401,12 @@ bench-peers-spark: .venv-spark41/.installed
 
 bench-catalog: .venv-spark41/.installed
 	.venv-spark41/bin/python bench/catalog.py $(ARGS)
+
+# ARGS='--scale 1' makes more rows.
+bench-lakebench: setup .venv-spark41/.installed .venv-lakebench/.installed
+	.venv-lakebench/bin/python bench/lakebench_inputs.py build/lakebench $(ARGS)
+	$(BIN) bench/lakebench.py build/lakebench
+	.venv-spark41/bin/python bench/lakebench.py build/lakebench --elt
 
 clean:
 	rm -rf $(VENV) $(PINNED:%=.venv-%) $(KARTOTHEK_VENV) $(SERVERS) $(OVERLAID:%=.venv-%)
