@@ -422,10 +422,10 @@ class _Values:
     def plain_numbers(self, i: int, kind: Kind) -> pa.Array | None:
         """Return the numbers of a value; None if it has another kind, or not all are plain."""
         if i not in self._numbers:
-            read = _read_digits if kind in INTEGERS else _read_decimals if kind in FLOATS else None
-            self._numbers[i] = read and read(
-                self._lines.data, self._piece_ends[i], self._piece_starts[i + 1]
-            )
+            read = _read_whole if kind in INTEGERS else _read_decimals if kind in FLOATS else None
+            place = self._lines.data, self._piece_ends[i], self._piece_starts[i + 1]
+            numbers = None if read is None else read(*place)
+            self._numbers[i] = None if numbers is None else pa.array(numbers)
         return self._numbers[i]
 
     def literals(self, i: int) -> pa.Array:
@@ -497,13 +497,7 @@ def _windows(data: bytes, size: int) -> np.ndarray:
     return np.ndarray(len(data) - size + 1, f"V{size}", data, strides=1)
 
 
-def _read_digits(data: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array | None:
-    """Return the numbers between positions; None if one is not 1 to 16 digits, as JSON has them."""
-    numbers = _read_whole(data, starts, ends)
-    return None if numbers is None else pa.array(numbers)
-
-
-def _read_decimals(data: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array | None:
+def _read_decimals(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
     """Return the doubles between positions; None if one is not plain.
 
     Plain are at most 15 digits without an exponent, at most 7 of them after the point: then the
@@ -530,12 +524,12 @@ def _read_decimals(data: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Arra
     if after is None:
         return None
     scale = _POWERS_OF_TEN[counts]
-    doubles = (whole * scale + after) / scale
-    return pa.array(np.where(is_negative, -doubles, doubles))
+    doubles: np.ndarray = (whole * scale + after) / scale
+    return np.where(is_negative, -doubles, doubles)
 
 
 def _read_whole(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
-    """Return the whole numbers between positions; None if one is not plain."""
+    """Return the numbers between positions; None if one is not 1 to 16 digits, as JSON has them."""
     sizes = ends - starts
     if len(data) < _WORD_BYTES or not len(sizes) or sizes.min() < 1:
         return None

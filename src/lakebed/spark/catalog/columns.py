@@ -183,34 +183,45 @@ def constant_of(jvm: Jvm, default: Any, name: str, type_: Any) -> object:
     """
     literal = default.getValue()
     if literal is not None and not _is_moving(str(default.getSql())):
-        value, type_name = literal.value(), str(literal.dataType().typeName())
-        if value is None:
+        if literal.value() is None:
             return None
-        wanted = str(type_.typeName())
-        is_text = type_name.startswith("string") and wanted.startswith(_TEXTS)
-        if type_name != wanted and not is_text:
-            # Spark 4.0 hands over the literal as written, such as the decimal 0.1 for a FLOAT.
-            value, type_name = jvm.cast_literal(literal, type_), wanted
-        if type_name.startswith("string"):
-            return str(value.toString())
-        if type_name.startswith("decimal"):
-            return Decimal(str(value.toString()))
-        match type_name:
-            case "date":
-                return EPOCH.date() + dt.timedelta(days=int(value))
-            case "timestamp":
-                return from_micros(int(value))
-            case "timestamp_ntz":
-                return from_micros(int(value)).replace(tzinfo=None)
-            case "binary":
-                return bytes(value)
-        if type_name in _PLAIN and not (isinstance(value, float) and not math.isfinite(value)):
-            return value
+        constant = _constant(*_converted(jvm, literal, type_))
+        if constant is not None:
+            return constant
     raise InvalidInputError(
         f"Column {name!r} has the default {default.getSql()}.",
         hint="A single value that stays the same can be a default: a finite number, a text, a truth "
         "value, a date or a time.",
     )
+
+
+def _converted(jvm: Jvm, literal: Any, type_: Any) -> tuple[Any, str]:
+    """Return the value of a literal as a type has it, and the name of the type."""
+    value, type_name, wanted = literal.value(), str(literal.dataType().typeName()), type_.typeName()
+    is_text = type_name.startswith("string") and wanted.startswith(_TEXTS)
+    if type_name == wanted or is_text:
+        return value, type_name
+    # Spark 4.0 hands over the literal as written, such as the decimal 0.1 for a FLOAT.
+    return jvm.cast_literal(literal, type_), str(wanted)
+
+
+def _constant(value: Any, type_name: str) -> object | None:
+    """Return a value of Spark's own form in Python; None if it cannot be a default."""
+    if type_name.startswith("string"):
+        return str(value.toString())
+    if type_name.startswith("decimal"):
+        return Decimal(str(value.toString()))
+    match type_name:
+        case "date":
+            return EPOCH.date() + dt.timedelta(days=int(value))
+        case "timestamp":
+            return from_micros(int(value))
+        case "timestamp_ntz":
+            return from_micros(int(value)).replace(tzinfo=None)
+        case "binary":
+            return bytes(value)
+    is_plain = type_name in _PLAIN and not (isinstance(value, float) and not math.isfinite(value))
+    return value if is_plain else None
 
 
 def _is_moving(text: str) -> bool:

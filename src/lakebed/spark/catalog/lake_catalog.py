@@ -191,8 +191,7 @@ class LakeCatalog(Proxied):
         title = ".".join((self._name, *namespace, table))
         place = self._places.find(namespace)
         if place is None or place.owner is None:
-            found = None if place is None else find_dataset(place.repository, table)
-            dataset = NamedMoment.of(moment).of_dataset(found or self._get(identifier, place))
+            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier, place))
             is_for_delete = asks_to_delete(moment)
             return LakeTable(self._jvm, title, self._opened(dataset), is_for_delete=is_for_delete)
         if table != QUARANTINE:

@@ -274,16 +274,7 @@ class TableVersion:
         return self._jvm.to_array(
             self._jvm.connector.catalog.MetadataColumn,
             [
-                Made(
-                    self._jvm,
-                    "connector.catalog.MetadataColumn",
-                    name=functools.partial(str, name),
-                    dataType=functools.partial(_same, schema.apply(name).dataType()),
-                    isNullable=lambda: True,
-                    comment=lambda: None,
-                    metadataInJSON=functools.partial(texts.get, name),
-                    transform=lambda: None,
-                )
+                _metadata_column(self._jvm, name, schema.apply(name).dataType(), texts.get(name))
                 for name in struct.names
             ],
         )
@@ -311,8 +302,17 @@ class TableVersion:
         return plan(self.state, predicate, requests=0, store=self.store)
 
 
-def _same(value: Any) -> Any:
-    return value
+def _metadata_column(jvm: Jvm, name: str, data_type: Any, metadata: str | None) -> Made:
+    return Made(
+        jvm,
+        "connector.catalog.MetadataColumn",
+        name=lambda: name,
+        dataType=lambda: data_type,
+        isNullable=lambda: True,
+        comment=lambda: None,
+        metadataInJSON=lambda: metadata,
+        transform=lambda: None,
+    )
 
 
 class LakeTable(HasPartitions):

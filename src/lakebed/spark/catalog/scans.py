@@ -296,11 +296,9 @@ def _find_few(jvm: Jvm, files: FileList, levels: Collection[str]) -> tuple[Any, 
     if not files.is_few or len(stored) + len(names) != len(files.schema.fields):
         return None
     index = jvm.file_index(files.uris(), files.base_options, files.schema)
-    return (
-        (index, jvm.to_schema(StructType(stored)))
-        if len(index.inputFiles()) == len(files.keys)
-        else None
-    )
+    if len(index.inputFiles()) != len(files.keys):
+        return None
+    return index, jvm.to_schema(StructType(stored))
 
 
 def _find_all(jvm: Jvm, files: FileList) -> tuple[Any, Any]:

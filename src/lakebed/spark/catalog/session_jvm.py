@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "org.apache.spark.sql"
 _KEPT_SCHEMAS = 256
+_CONNECTIVES = ("AND", "OR", "NOT")
 # Rules of Spark's optimizer that leave comparisons of columns with constants.
 _PLAIN_FORMS = (
     *("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding"),
@@ -300,12 +301,15 @@ class Jvm:
 
     def find_filters(self, predicates: Iterable[Any]) -> list[Any] | None:
         """Return predicates in their older form, with column and value; None if one has none."""
-        predicates = list(predicates)
         convert = self.sql.internal.connector.PredicateUtils.toV1
-        if not all(_is_plain(predicate, convert) for predicate in predicates):
-            return None
-        filters = [convert(predicate) for predicate in predicates]
-        return [found.get() for found in filters] if all(f.isDefined() for f in filters) else None
+        filters = []
+        for predicate in predicates:
+            found = convert(predicate)
+            is_leaf = predicate.name() not in _CONNECTIVES
+            if not found.isDefined() or not (is_leaf or _is_plain(predicate, convert)):
+                return None
+            filters.append(found.get())
+        return filters
 
     def call_default(self, target: Proxied, name: str, arguments: tuple[Any, ...]) -> Any:
         """Call the default method of an interface, also of a release that is newer than this module.
@@ -348,7 +352,7 @@ def _is_plain(predicate: Any, convert: Callable[[Any], Any]) -> bool:
     Spark's translation to the older form silently leaves out a side of OR that has none. It tests
     the constants of a leaf by itself: at run time an IN may have a hundred thousand of them.
     """
-    if predicate.name() in ("AND", "OR", "NOT"):
+    if predicate.name() in _CONNECTIVES:
         return all(_is_plain(child, convert) for child in predicate.children())
     return bool(convert(predicate).isDefined())
 
