@@ -30,6 +30,7 @@ from lakebed.errors import InvalidInputError
 # decoder reads a twentieth more, and CSV the same from 512 KiB on.
 BLOCK_BYTES = 4 * 2**20
 NEWLINE = 10
+_MASK_BYTES = 64 * 2**10
 # Lines in question are read in groups of this size: an error costs the parse of one group. Where few
 # parses have found all errors, the next group is twice as large.
 _LINES_IN_QUESTION, _MOST_LINES_IN_QUESTION, _FEW_PARSES = 32, 4_096, 2
@@ -165,10 +166,15 @@ class BlockSource:
         return Line(self._number, rest, damage, is_rest=True)
 
 
-def count_newlines(data: bytes) -> int:
+def count_newlines(data: bytes | memoryview) -> int:
     """Return the number of newlines."""
-    # Measured: a fifth of the time of `bytes.count`.
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == NEWLINE))
+    codes = np.frombuffer(data, np.uint8)
+    # Measured: a fifth of the time of `bytes.count`. A mask of a whole block is in memory that the
+    # system clears each time, which takes six times as long.
+    return sum(
+        int(np.count_nonzero(codes[start : start + _MASK_BYTES] == NEWLINE))
+        for start in range(0, len(codes), _MASK_BYTES)
+    )
 
 
 class NumberedRecords(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +51,7 @@ from lakebed.arrow.reading.csv_texts import (
     values_of_dates,
 )
 from lakebed.arrow.reading.dialect import CsvOptions
-from lakebed.arrow.reading.files import DamageError, Line, RawFile, pieces_of
+from lakebed.arrow.reading.files import Line, RawFile, head_of
 from lakebed.arrow.reading.unknown import Unknown
 from lakebed.common.recent import Recent
 from lakebed.errors import InvalidInputError, SchemaMismatchError
@@ -61,6 +60,7 @@ from lakebed.model.schema import TEXT, Decimal, Primitive, Type
 from lakebed.model.values import TIMES
 
 _KEPT_TEXTS = 4_096  # whose fate is known
+_HEADER_BYTES = 16 * 2**10  # a longer one is read by lines
 
 
 class CsvBlockReader(CsvReader):
@@ -88,14 +88,12 @@ class CsvBlockReader(CsvReader):
 
     def check(self, file: RawFile) -> None:
         """Compare the file with the dataset; see `FormatReader`."""
-        pieces = pieces_of(file)
-        with contextlib.suppress(DamageError), contextlib.closing(pieces):
-            data = without_mark(next(pieces, b""))
-            end = data.find(b"\n")
-            if end >= 0 and not _is_odd_header(data[:end], self._options):
-                self._names(Line(1, data[:end]))
-                return
-        super().check(file)
+        data = without_mark(head_of(file, _HEADER_BYTES))
+        end = data.find(b"\n")
+        if end >= 0 and not _is_odd_header(data[:end], self._options):
+            self._names(Line(1, data[:end]))
+        else:
+            super().check(file)
 
     def pack(self, texts: Sequence[bytes]) -> Pack | None:
         """Return the rows of small files that begin with the same header; see `FormatReader`."""
@@ -110,8 +108,7 @@ class CsvBlockReader(CsvReader):
             parser = self._parser(head[:-1])
         except InvalidInputError:
             return None
-        bodies = [text[end:] if has_header else text for text in texts]
-        return parser.read_bodies([_with_end(body) for body in bodies])
+        return parser.read_bodies(texts, end if has_header else 0)
 
     def chunks(self, file: RawFile) -> Iterator[Chunk | Reject]:
         """Yield the content of a file, in order."""
@@ -233,12 +230,8 @@ def _is_clean(block: Block) -> bool:
 def _is_last_open(data: bytes, separator: bytes) -> bool:
     """Return whether the last line ends in quotes, if it begins a record."""
     start = data.rfind(b"\n", 0, -1) + 1
-    line = data[start:-1]
+    line = data[start:].removesuffix(b"\n")
     return b'"' in line and ends_in_quotes(line, separator, inside=False)
-
-
-def _with_end(text: bytes) -> bytes:
-    return text + b"\n" if text and not text.endswith(b"\n") else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,17 +355,24 @@ class _BlockParser(CsvParser):
             return None
         return _ReadBlock(parsed=parsed, used_bytes=used_bytes, ends=ends)
 
-    def read_bodies(self, bodies: Sequence[bytes]) -> Pack | None:
+    def read_bodies(self, texts: Sequence[bytes], start: int) -> Pack | None:
         """Return the rows of some files; None if some line of them is in question.
 
         Args:
-            bodies: Contents of the files, without headers; each ends with a newline, or is empty.
+            texts: Contents of the files.
+            start: Position after the header, which has no quote; 0 without a header.
         """
-        if self._others or any(_is_last_open(body, self._separator) for body in bodies):
+        if self._others or any(_is_last_open(text, self._separator) for text in texts):
             return None
-        counts = [count_newlines(body) for body in bodies]
+        bodies: list[bytes | memoryview] = []
+        counts = []
+        for text in texts:
+            body = memoryview(text)[start:]
+            is_open = len(body) > 0 and not text.endswith(b"\n")
+            bodies += [body, b"\n"] if is_open else [body]
+            counts.append(count_newlines(body) + is_open)
         data = b"".join(bodies)
-        read = self.read_block(Block(data, 1)) if data else None
+        read = self.read_block(Block(data, 1, line_count=sum(counts))) if data else None
         if read is None or read.ends is not None or read.parsed.in_question:
             return None
         rows = read.parsed.rows

@@ -7,15 +7,18 @@ import datetime as dt
 import fnmatch
 import glob
 import hashlib
+import io
 import lzma
 import os
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, Self, cast, get_args
 from urllib.parse import unquote, urlsplit
@@ -28,7 +31,7 @@ from lakebed.arrow.reading.dialect import CsvOptions
 from lakebed.arrow.reading.hashes import HASH_BYTES, check_hash, content_hash
 from lakebed.arrow.reading.levels import AS_FOLDERS, batch_home, is_hidden, levels_of
 from lakebed.arrow.reading.owners import check_no_owner, keys_above, keys_near
-from lakebed.arrow.reading.transcoding import Transcoded
+from lakebed.arrow.reading.transcoding import Transcoded, is_utf8, marked_encoding
 from lakebed.arrow.reasons import reason_of
 from lakebed.common import advice
 from lakebed.common.redaction import StorageOptions
@@ -633,7 +636,8 @@ def _expand(
         return _expand_url(text, wanted, options, takes_any=takes_any)
     path = Path(text)
     if path.is_dir():
-        inside = sorted(_walk(path, allows_links=allows_links(options)))
+        # As paths are compared, but each of them is split once.
+        inside = sorted(_walk(path, allows_links=allows_links(options)), key=attrgetter("parts"))
         fitting = _fitting(text, list(_still_there(inside)), wanted, takes_any=takes_any)
         _check_no_owner(text, fitting, keys_near(file.location for file in fitting))
         return fitting
@@ -1006,6 +1010,84 @@ TOO_LONG = f"The line is longer than {MAX_LINE_BYTES:,} bytes; it is kept in pie
 
 class DamageError(Exception):
     """A compressed file does not decode from this point on."""
+
+
+def head_of(file: RawFile, size_bytes: int) -> bytes:
+    """Return at most so many of the first bytes of a text; perhaps none of a damaged file.
+
+    They are no more than a line may have.
+
+    Cost:
+        As many bytes of the file at most. Arrow's decompressor of gzip always reads 64 KiB.
+    """
+    size_bytes = min(size_bytes, MAX_LINE_BYTES)
+    with file.open_raw() as raw:
+        codec = file.codec_in(raw)
+        try:
+            if codec == "gzip":
+                head = io.BytesIO(_gunzip().decompress(raw.read(size_bytes), size_bytes))
+                return Transcoded(head, file.encoding, file.line_end).read(size_bytes)
+            with uncompressed(raw, codec) as stream:
+                return Transcoded(stream, file.encoding, file.line_end).read(size_bytes)
+        except (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException) as exc:
+            if codec is None or (isinstance(exc, OSError) and exc.errno is not None):
+                raise
+            return b""
+
+
+def small_text_of(file: RawFile, most_bytes: int) -> bytes | None:
+    """Return the text of a small file, which is read at once.
+
+    Args:
+        file: A file in a store or a file system.
+        most_bytes: Largest size of the file and of the text.
+
+    Returns:
+        The bytes; more than `most_bytes` of a larger text, which are not all. None if the text is to
+        be read in pieces: where it is compressed by another codec than gzip, or damaged, or needs a
+        conversion.
+    """
+    if file.codec not in (None, "gzip"):
+        return None
+    with file.open_raw() as raw:
+        codec = file.codec_in(raw)
+        if codec not in (None, "gzip"):
+            return None
+        data: bytes | None = raw.read(most_bytes + 1)
+        if codec is not None and data is not None:
+            data = _gunzipped(data, most_bytes)
+        if data is None or file.line_end == "\r" or len(data) > MOST_EMPTY_LINES:
+            return None
+        if not is_utf8(marked_encoding(data) or file.encoding):
+            return None
+        if file.watch is None:
+            return data
+        stream = file.watch.watched(raw, io.BytesIO(data))
+        while stream.read():
+            pass  # to its end, which the watch notes
+    return data
+
+
+def _gunzip() -> Any:
+    return zlib.decompressobj(16 + zlib.MAX_WBITS)  # 16 for gzip
+
+
+def _gunzipped(data: bytes, most_bytes: int) -> bytes | None:
+    """Return the text of a file of gzip, or its begin with more than so many bytes; None if damaged."""
+    texts, size_bytes = [], 0
+    while size_bytes <= most_bytes:
+        decompressor = _gunzip()
+        try:
+            texts.append(decompressor.decompress(data, most_bytes + 1 - size_bytes))
+        except zlib.error:
+            return None
+        size_bytes += len(texts[-1])
+        if size_bytes <= most_bytes and not decompressor.eof:
+            return None
+        data = decompressor.unused_data
+        if not data:
+            break
+    return texts[0] if len(texts) == 1 else b"".join(texts)
 
 
 def pieces_of(file: RawFile) -> Generator[bytes, None, None]:

@@ -9,7 +9,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakebed.arrow.reading.chunks import without_mark
-from lakebed.arrow.reading.files import STDIN, DamageError, RawFile, Watch, pieces_of
+from lakebed.arrow.reading.files import (
+    STDIN,
+    DamageError,
+    RawFile,
+    Watch,
+    pieces_of,
+    small_text_of,
+)
 from lakebed.errors import FormatError, InvalidInputError
 
 SMALL_BYTES = 2**20  # measured: for larger files, what a file costs is little beside its rows
@@ -58,7 +65,11 @@ def _text_of(file: RawFile) -> bytes | None:
         return None
     parts, size_bytes = [], 0
     try:
-        for piece in pieces_of(file.looked_at()):
+        looked_at = file.looked_at()
+        text = small_text_of(looked_at, SMALL_BYTES)
+        if text is not None:
+            return without_mark(text) if len(text) <= SMALL_BYTES else None
+        for piece in pieces_of(looked_at):
             parts.append(piece)
             size_bytes += len(piece)
             if size_bytes > SMALL_BYTES:  # it was compressed
