@@ -70,6 +70,16 @@ def test_rows_in_long_runs_are_not_copied_and_short_runs_are() -> None:
     assert held[0] < 10_000 < held[1]
 
 
+def test_large_batches_are_sorted_by_themselves_in_the_order_of_all_rows() -> None:
+    numbers = [row * row % 7 % 3 for row in range(60_000)]
+    waiting, of_rows = wait([(number, 1) for number in numbers], [20_000, 12_345])
+
+    taken = waiting.take()
+
+    assert rows_by_number(taken) == expected(of_rows, {0, 1, 2})
+    assert taken.rows.column("n").num_chunks == 4 * 3  # parts of batches, without a copy of all
+
+
 def test_rows_that_are_put_back_do_not_hold_those_that_were_written() -> None:
     before = pa.total_allocated_bytes()
     waiting = WaitingRows(_SCHEMA)

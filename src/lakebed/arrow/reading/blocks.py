@@ -109,11 +109,10 @@ class BlockSource:
 
     def next(self, at_least: int = 0) -> Block | None:
         """Return the next lines, more than `at_least` bytes of them if there are; None at the end."""
-        data = self._gather(max(self._size_bytes, at_least + 1))
-        first, end = self._number, data.rfind(b"\n") + 1
-        if self._is_in_line or not (end or self._is_over):
-            return self._next_part_of_line(data)
-        data, rest = (data, b"") if end == len(data) else (data[:end], data[end:])
+        data, rest = self._gather(max(self._size_bytes, at_least + 1))
+        first = self._number
+        if self._is_in_line or not (data or self._is_over):
+            return self._next_part_of_line(data + rest)
         count = count_newlines(data)
         self._number += count
         if not self._is_over:
@@ -126,8 +125,8 @@ class BlockSource:
             return Block(data + rest + b"\n", first, is_open=True, line_count=count + 1)
         return Block(data, first, line_count=count) if data else None
 
-    def _gather(self, goal_bytes: int) -> bytes:
-        """Return about so many bytes, with a newline in them unless the line is too long."""
+    def _gather(self, goal_bytes: int) -> tuple[bytes, bytes]:
+        """Return about so many bytes: lines, unless the first is too long, and the begin of another."""
         parts, size_bytes = [self._kept], len(self._kept)
         has_end = b"\n" in self._kept
         while not self._is_over and (size_bytes < goal_bytes or not has_end):
@@ -143,10 +142,19 @@ class BlockSource:
             parts.append(piece)
             size_bytes += len(piece)
             has_end = has_end or b"\n" in piece
+        # Lines are cut before they are joined: a copy of a block takes memory that the system clears.
+        rest = b""
+        if has_end:
+            while (end := parts[-1].rfind(b"\n") + 1) == 0:
+                rest = parts.pop() + rest
+            parts[-1], rest = parts[-1][:end], parts[-1][end:] + rest
+        else:
+            parts, rest = [], b"".join(parts)
         data = b"".join(parts)
         if not self._is_begun:
-            self._is_begun, data = True, without_mark(data)
-        return data
+            self._is_begun = True
+            data, rest = (without_mark(data), rest) if data else (data, without_mark(rest))
+        return data, rest
 
     def _next_part_of_line(self, data: bytes) -> Block | None:
         """Return a part of a line that is too long; its last part begins with the data."""

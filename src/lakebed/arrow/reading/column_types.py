@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from lakebed.arrow.reading.texts import (
     kind_of_text,
     needs_notation,
 )
+from lakebed.arrow.reading.usual_forms import are_usual, usual_days
 from lakebed.common.shown import shown
 from lakebed.model.schema import Kind
 
@@ -33,15 +35,33 @@ _MOST_DAYS = 1_000
 _FEW = 16
 _DAY = "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _CLOCK = "[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-# The usual forms of values of a type. All distinct values of such a form are looked at by Arrow.
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A usual form of the values of a type. All distinct values of it are looked at by Arrow.
+
+    Attributes:
+        kind: The type.
+        pattern: Regular expression of the form.
+        sizes: Least and largest number of bytes.
+    """
+
+    kind: Kind
+    pattern: str
+    sizes: tuple[int, int]
+
+
 _FORMS = (
-    (Kind.LONG, "^(0|-?[1-9][0-9]{0,13})$"),  # a double holds all of them
-    (Kind.DOUBLE, r"^-?(0|[1-9][0-9]{0,6})\.[0-9]{1,8}$"),
-    (Kind.DATE, f"^{_DAY}$"),
-    (Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}$"),
-    (Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}Z$"),
-    (Kind.STRING, r"(?s)^\p{L}(.*[\p{L}\p{N}\p{P}])?$"),  # except words for null and booleans
+    _Form(Kind.LONG, "^(0|-?[1-9][0-9]{0,13})$", (1, 15)),  # a double holds all of them
+    _Form(Kind.DOUBLE, r"^-?(0|[1-9][0-9]{0,6})\.[0-9]{1,8}$", (3, 17)),
+    _Form(Kind.DATE, f"^{_DAY}$", (10, 10)),
+    _Form(Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}$", (19, 19)),
+    _Form(Kind.TIMESTAMP, f"^{_DAY}{_CLOCK}Z$", (20, 20)),
+    # Except words for null and booleans.
+    _Form(Kind.STRING, r"(?s)^\p{L}(.*[\p{L}\p{N}\p{P}])?$", (1, 2**31)),
 )
+_TRUE = pa.scalar(True)  # noqa: FBT003 - a value
 _LEADING_ZERO = re.compile("-?0[0-9]+")
 
 
@@ -105,7 +125,7 @@ class TextColumn:
         self._formats: frozenset[str] | None = None
         self._given_formats = formats
         self._local_count = 0
-        self._forms: tuple[tuple[Kind, str], ...] = _FORMS
+        self._forms: tuple[_Form, ...] = _FORMS
         self._is_distinct = False
         self._example: dict[Kind, str] = {}
         self._days: set[str] = set()
@@ -130,32 +150,40 @@ class TextColumn:
                 line = f", line {numbers[position]}" if is_aligned else ""
                 self.null_at = f"{location}{line}"
         present = texts.drop_null().combine_chunks()
+        counts: pa.Array | None = None
         if self._is_distinct:  # counting distinct values costs more than looking at all
-            values, counts = present, pa.repeat(pa.scalar(1, pa.int64()), len(present))
+            values = present
         else:
             values, counts = present.value_counts().flatten()
         self._is_distinct = 2 * len(values) > len(present)
-        self._add_each(values.slice(0, _FEW), counts.slice(0, _FEW), location)
-        values, counts = values.slice(_FEW), counts.slice(_FEW)
-        for place, (kind, form) in enumerate(self._forms):
+        self._add_each(values.slice(0, _FEW), _part(counts, 0, _FEW), location)
+        values, counts = values.slice(_FEW), _part(counts, _FEW)
+        for place, form in enumerate(self._forms):
             if len(values) <= _FEW:
                 break
-            if not self._is_settled_for(kind):
+            kind = form.kind
+            if not self._is_settled_for(kind) or not _may_match(values, form):
                 continue
-            is_alike = pc.match_substring_regex(values, form)
+            # A test of all values spares the regular expression, which takes many times as long.
+            days = usual_days(values, form.sizes[0]) if kind in _MOMENTS else None
+            if days is not None or are_usual(values, kind):
+                is_alike = pa.repeat(_TRUE, len(values))
+            else:
+                is_alike = pc.match_substring_regex(values, form.pattern)
             if kind is Kind.STRING:
                 words = pa.array(sorted(self._nulls | BOOLEANS), pa.string())
                 is_alike = pc.and_not(is_alike, pc.is_in(values, words))
-            if is_alike.true_count == len(values) and self._add_alike(kind, values, counts):
+            if is_alike.true_count == len(values) and self._add_alike(kind, values, counts, days):
                 self._forms = (self._forms[place], *self._forms[:place], *self._forms[place + 1 :])
                 return
-            if self._add_alike(kind, values.filter(is_alike), counts.filter(is_alike)):
+            if self._add_alike(kind, values.filter(is_alike), _filtered(counts, is_alike)):
                 is_other = pc.invert(is_alike)
-                values, counts = values.filter(is_other), counts.filter(is_other)
+                values, counts = values.filter(is_other), _filtered(counts, is_other)
         self._add_each(values, counts, location)
 
-    def _add_each(self, texts: pa.Array, counts: pa.Array, location: str) -> None:
-        for text, count in zip(texts.to_pylist(), counts.to_pylist(), strict=True):
+    def _add_each(self, texts: pa.Array, counts: pa.Array | None, location: str) -> None:
+        every = itertools.repeat(1, len(texts)) if counts is None else counts.to_pylist()
+        for text, count in zip(texts.to_pylist(), every, strict=True):
             self._add(text, count, location)
 
     def _is_settled_for(self, kind: Kind) -> bool:
@@ -169,17 +197,31 @@ class TextColumn:
             )
         return not self._numbers and (kind is not Kind.STRING or self._formats == frozenset())
 
-    def _add_alike(self, kind: Kind, texts: pa.Array, counts: pa.Array) -> bool:
-        """Look at texts of a usual form of a type; return whether they are all of the type."""
+    def _add_alike(
+        self,
+        kind: Kind,
+        texts: pa.Array,
+        counts: pa.Array | None,
+        days: pa.Array | None = None,
+    ) -> bool:
+        """Look at texts of a usual form of a type; return whether they are all of the type.
+
+        Args:
+            kind: The type.
+            texts: The texts.
+            counts: Number of times that each of them occurs; None for once.
+            days: Their distinct days, if they are known.
+        """
         if not len(texts):
             return True
-        total = pc.sum(counts).as_py()
+        total = len(texts) if counts is None else pc.sum(counts).as_py()
         if kind in _MOMENTS:
-            days = pc.utf8_slice_codeunits(texts, 0, 10).unique()
-            try:
-                days.cast(pa.date32())  # which refuses days that no calendar has
-            except pa.ArrowInvalid:
-                return False
+            if days is None:
+                days = pc.utf8_slice_codeunits(texts, 0, 10).unique()
+                try:
+                    days.cast(pa.date32())  # which refuses days that no calendar has
+                except pa.ArrowInvalid:
+                    return False
             self._days.update(days.to_pylist()[: max(0, _MOST_DAYS - len(self._days))])
             if kind is Kind.TIMESTAMP and not texts[0].as_py().endswith("Z"):
                 self._local_count += total
@@ -301,6 +343,21 @@ class TextColumn:
         if len(others) > 1:
             return [f"text: values are {' and '.join(sorted(map(str, others)))}"]
         return []
+
+
+def _may_match(texts: pa.Array, form: _Form) -> bool:
+    """Return whether the sizes of texts leave it open that some have a form."""
+    sizes = pc.min_max(pc.binary_length(texts))
+    least, most = form.sizes
+    return bool(sizes["min"].as_py() <= most and sizes["max"].as_py() >= least)
+
+
+def _part(counts: pa.Array | None, start: int, length: int | None = None) -> pa.Array | None:
+    return None if counts is None else counts.slice(start, length)
+
+
+def _filtered(counts: pa.Array | None, mask: pa.Array) -> pa.Array | None:
+    return None if counts is None else counts.filter(mask)
 
 
 _LARGE = frozenset({13})  # digits of milliseconds since 1970 of today

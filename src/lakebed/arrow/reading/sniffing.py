@@ -383,8 +383,26 @@ def _encoding_of(file: RawFile, head: bytes) -> str:
             return name
     if head.isascii():
         with reading(file.location):
+            if _begins_as_ascii(file):  # which spares memory for all of it
+                return "utf-8"
             head, _ = _head(file, _ENCODING_BYTES)
     return guess_encoding(head)
+
+
+def _begins_as_ascii(file: RawFile) -> bool:
+    """Return whether the text is ASCII as far as its encoding is looked for; damage ends it."""
+    size = 0
+    with (
+        contextlib.suppress(DamageError),
+        contextlib.closing(pieces_of(file.looked_at())) as pieces,
+    ):
+        for piece in pieces:
+            size += len(piece)
+            if not piece.isascii():
+                return False
+            if size > _ENCODING_BYTES:
+                break
+    return True
 
 
 def guess_encoding(data: bytes) -> str:
