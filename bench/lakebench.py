@@ -9,12 +9,14 @@ and of all that it has started, as a ratio to the other side; `time` is the rati
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -69,11 +71,33 @@ def create_all(spark: SparkSession, text: str, source: str = "") -> None:
             spark.sql(f"{statement} {source}")
 
 
-def rows_of(spark: SparkSession, query: str) -> list[tuple[Any, ...]] | str:
-    """Return the rows of a query, in an order of their texts, or why there are none."""
+@contextlib.contextmanager
+def limit(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """Cancel the jobs of a session that takes longer; what Spark plans is not stopped."""
+    is_done = threading.Event()
+
+    def cancel() -> None:
+        while not is_done.wait(seconds):
+            spark.sparkContext.cancelAllJobs()
+
+    timer = threading.Thread(target=cancel)
+    timer.start()
     try:
-        rows = [tuple(row) for row in spark.sql(query).collect()]
+        yield
+    finally:
+        is_done.set()
+        timer.join()
+
+
+def rows_of(spark: SparkSession, query: str, most_seconds: float) -> list[tuple[Any, ...]] | str:
+    """Return the rows of a query, in an order of their texts, or why there are none."""
+    began = time.monotonic()
+    try:
+        with limit(spark, most_seconds):
+            rows = [tuple(row) for row in spark.sql(query).collect()]
     except (PySparkException, Py4JJavaError, lakebed.LakebedError) as error:
+        if time.monotonic() - began > most_seconds:
+            return f"takes longer than {most_seconds:g} s"
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"[:300]
     return sorted(
         rows, key=lambda row: [f"{v:.6g}" if isinstance(v, float) else str(v) for v in row]
@@ -90,7 +114,7 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def compare_queries(
-    spark: SparkSession, kind: str, folder: Path, statements: dict[str, Any]
+    spark: SparkSession, kind: str, folder: Path, statements: dict[str, Any], most_seconds: float
 ) -> dict[str, object]:
     """Run all queries on tables of the catalog and on plain Parquet."""
     plain = spark.newSession()
@@ -106,7 +130,7 @@ def compare_queries(
     for number, (name, query) in enumerate(statements["queries"].items()):
         results = {}
         for session in (plain, spark) if number % 2 else (spark, plain):
-            results[session], cost = measure(partial(rows_of, session, query))
+            results[session], cost = measure(partial(rows_of, session, query, most_seconds))
             costs[session].append(cost)
         ours, theirs = results[spark], results[plain]
         if isinstance(ours, str) or isinstance(theirs, str):
@@ -151,14 +175,10 @@ def phases(
 
     def merge() -> None:
         keys = " AND ".join(f"target.{name} = source.{name}" for name in KEYS)
-        sums = ", ".join(f"{name} = target.{name} + source.{name}" for name in SUMS)
+        sums = {name: f"target.{name} + source.{name}" for name in SUMS}
         for source in elt["sources"]:
-            # Its rows are random: Spark refuses such a source, and Delta's MERGE by SQL fails on it.
-            spark.sql(source).localCheckpoint().createOrReplaceTempView("changes")
-            spark.sql(
-                f"MERGE INTO {FACT} AS target USING changes AS source ON {keys} "
-                f"WHEN MATCHED THEN UPDATE SET {sums} WHEN NOT MATCHED THEN INSERT *"
-            )
+            merge_rows = merge_by_delta if is_delta else merge_by_sql
+            merge_rows(spark, spark.sql(source), keys, sums)
 
     def maintain() -> None:
         if is_delta:
@@ -173,6 +193,23 @@ def phases(
     yield "merge", merge
     yield "maintain", maintain
     yield "query", lambda: spark.sql(elt["query"]).collect()
+
+
+def merge_by_sql(spark: SparkSession, rows: DataFrame, keys: str, sums: dict[str, str]) -> None:
+    """Merge random rows, which Spark refuses in MERGE unless they are computed before."""
+    rows.localCheckpoint().createOrReplaceTempView("changes")
+    new = ", ".join(f"{name} = {value}" for name, value in sums.items())
+    spark.sql(
+        f"MERGE INTO {FACT} AS target USING changes AS source ON {keys} "
+        f"WHEN MATCHED THEN UPDATE SET {new} WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def merge_by_delta(spark: Any, rows: Any, keys: str, sums: dict[str, str]) -> None:
+    """Merge rows as LakeBench does: MERGE of Delta 4.4 fails on columns that both sides have."""
+    table = spark._jvm.io.delta.tables.DeltaTable.forName(spark._jsparkSession, FACT)
+    merged = getattr(table, "as")("target").merge(getattr(rows._jdf, "as")("source"), keys)
+    merged.whenMatched().updateExpr(sums).whenNotMatched().insertAll().execute()
 
 
 def _name_of(definition: str) -> str:
@@ -207,6 +244,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what bench/lakebench_inputs.py made")
     parser.add_argument("--elt", action="store_true", help="ELTBench in place of the queries")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of ELTBench")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a query may take")
     given = parser.parse_args()
     statements = json.loads((given.folder / "statements.json").read_text(encoding="utf-8"))
     directory = Path(tempfile.mkdtemp(prefix="lakebed-lakebench-"))
@@ -226,7 +264,7 @@ def main() -> None:
                 results = compare_phases(spark, given.folder, statements, given.rounds)
             else:
                 results = (
-                    compare_queries(spark, kind, given.folder, statements[kind])
+                    compare_queries(spark, kind, given.folder, statements[kind], given.limit)
                     for kind in ("tpch", "tpcds")
                 )
             for result in results:

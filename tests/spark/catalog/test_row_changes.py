@@ -10,7 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import ArithmeticException, NumberFormatException, SparkRuntimeException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    NumberFormatException,
+    SparkRuntimeException,
+)
 
 import lakebed
 from lakebed import by
@@ -509,6 +514,31 @@ def test_only_files_with_a_match_are_read_as_a_whole(
 
     assert files_read == ([1, 2, 1] if partition_by else [1, 1, 1])
     assert len(keys - {file.key for file in lake.open("t").files()}) == (4 if partition_by else 2)
+
+
+def test_merge_of_a_random_source_is_refused_until_its_rows_are_computed_once(
+    spark: Any, lake: Any
+):
+    """Spark computes the source twice: a row that matches only once would be added as a new one."""
+    lake.write("t", numbers(range(20)), partition_by="part")
+    merge = (
+        "MERGE INTO lake.t t USING changes s ON t.n = s.n "
+        "WHEN MATCHED THEN UPDATE SET text = s.text WHEN NOT MATCHED THEN INSERT *"
+    )
+    random = spark.sql(
+        "SELECT if(rand() > 0.5, id, id + 1000) AS n, id % 5 AS part, 'new' AS text FROM range(20)"
+    )
+
+    random.createOrReplaceTempView("changes")
+    with pytest.raises(AnalysisException, match="INVALID_NON_DETERMINISTIC_EXPRESSIONS"):
+        spark.sql(merge)
+    assert lake.open("t").version == 1
+    random.localCheckpoint().createOrReplaceTempView("changes")
+    spark.sql(merge)
+
+    found = dict(rows_of(lake.open("t"), "n", "text"))
+    assert len(found) == lake.open("t").count()  # no key twice
+    assert [text for n, text in found.items() if n >= 1000 or text == "new"] == ["new"] * 20
 
 
 def test_statement_that_changes_nothing_makes_no_version(spark: Any, lake: Any):
