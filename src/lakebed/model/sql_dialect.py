@@ -31,13 +31,18 @@ _ONE_TEXT = re.compile(rf"(?P<text>{_LITERAL})|{_COMMENT}", re.S)
 _OPEN_SEQUENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9uU][0-9a-fA-F]*$")
 
 
-def parse(text: str) -> list[exp.Expr]:
+def parse(text: str, *, as_written: bool = False) -> list[exp.Expr]:
     """Return the trees of the statements in a text; sqlglot raises for one that does not parse.
+
+    Args:
+        text: The statements.
+        as_written: Keep the names and arguments of calls, of which sqlglot has classes.
 
     Raises:
         PredicateError: A text in it is of another dialect.
     """
-    trees = _dialect().parse(_with_plain_texts(text))
+    dialect = _calls_as_written() if as_written else _dialect()
+    trees = dialect.parse(_with_plain_texts(text))
     return [tree for tree in trees if tree is not None]
 
 
@@ -52,11 +57,41 @@ def parse_condition(text: str) -> exp.Expr:
     from sqlglot import expressions as exp
     from sqlglot.errors import ParseError
 
-    parsed = _dialect().parse_into(exp.Condition, _with_plain_texts(text))
+    parsed = _calls_as_written().parse_into(exp.Condition, _with_plain_texts(text))
     trees: list[exp.Expr] = [tree for tree in parsed if tree is not None]
     if len(trees) != 1:
         raise ParseError(f"{len(trees)} texts")
     return trees[0]
+
+
+@cache
+def _calls_as_written() -> Any:
+    """Return the dialect whose calls keep their names and arguments.
+
+    sqlglot has a class for many functions, and takes some of their arguments for others.
+    """
+    dialect: Any = type(_dialect())
+    syntax = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
+
+    class Expressions(dialect):  # type: ignore[misc]  # of sqlglot
+        """Spark's expressions."""
+
+        class Parser(dialect.Parser):  # type: ignore[misc]  # of sqlglot
+            """Reads words."""
+
+            FUNCTIONS: ClassVar[dict[str, Any]] = {}
+            FUNCTION_PARSERS: ClassVar = {
+                name: parser
+                for name, parser in dialect.Parser.FUNCTION_PARSERS.items()
+                if name in syntax
+            }
+            NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+                name: parser
+                for name, parser in dialect.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+                if name in ("ANY", "CASE")
+            }
+
+    return Expressions()
 
 
 def to_text(node: Any) -> str:
