@@ -18,6 +18,7 @@ from lakebed.model.predicate import (
     TRUE,
     And,
     Comparison,
+    Formula,
     Leaf,
     Like,
     Membership,
@@ -108,7 +109,7 @@ class KiteGroup:
 
     def _refine(self, leaf: Leaf) -> View:
         bound = self._view._bound(lambda types: normalise(leaf, types))
-        assert not isinstance(bound, And | Or | Like)  # bind changes empty lists only
+        assert not isinstance(bound, And | Or | Like | Formula)  # bind changes empty lists only
         return self._view._refined_to(refine(self._view._constraint, bound))
 
     def includes(self, entity: object) -> bool:

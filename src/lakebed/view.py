@@ -235,7 +235,7 @@ class View(Readable):
         """
         if isinstance(predicate, str):
             parameters = plain_parameters(predicate, parameters)  # read once, used again
-            condition = self._bound(lambda types: parse_sql(predicate, types, None, parameters))
+            condition = self._bound(lambda types: parse_sql(predicate, types, parameters))
         elif parameters is not None:
             raise PredicateError(
                 f"Parameters are given beside {shown(predicate)}.",

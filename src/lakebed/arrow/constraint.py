@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from textwrap import shorten
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakebed.arrow.sieve import RowFilter
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evaluate import value_of
 from lakebed.model.predicate import Predicate, columns_of, sql_literal
-from lakebed.plan.expression import to_arrow_expression
 
 _WIDTH = 80  # characters of a value in an error
 
@@ -32,8 +31,7 @@ class ViewCheck:
         self._constraint = constraint
         self._types = types
         self._named = columns_of(constraint)
-        is_inside = pc.coalesce(to_arrow_expression(constraint, types), pc.scalar(False))  # noqa: FBT003 - Arrow's signature
-        self._is_outside = ~is_inside
+        self._inside = RowFilter.of(constraint, types)
         own = descriptor.partition_types
         fields = descriptor.schema
         self.computed = tuple(name for name in self._named if name in own and name not in fields)
@@ -55,7 +53,7 @@ class ViewCheck:
             if column is None:
                 column = pa.nulls(batch.num_rows, type_to_arrow(self._types[name]))
             batch = batch.append_column(name, column)
-        outside = batch.filter(self._is_outside)
+        outside = batch.filter(pa.array(~self._inside.mask(batch)))
         if not outside.num_rows:
             return
         first = outside.slice(0, 1).to_pylist(maps_as_pydicts="strict")[0]

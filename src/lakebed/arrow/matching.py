@@ -16,7 +16,7 @@ from lakebed.arrow import scan
 from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.held_rows import HeldRows
-from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of
+from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of, value_of_term
 from lakebed.arrow.rewrite import Routed, file_partition, kept_parts
 from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
@@ -330,11 +330,7 @@ class Matcher:
             The columns that decide; memory for them, and for a table of the keys of the data.
         """
         tables = [self._read(store, file) for file in files]
-        columns = [
-            pa.chunked_array([chunk for table in tables for chunk in table.column(name).chunks],
-                             type_to_arrow(self.layout.column_types[name]))
-            for name in self.rules.on
-        ]  # fmt: skip
+        columns = [self._key_of(tables, name) for name in self.rules.on]
         rows, places = self.keys.find(columns)
         changes, start = [], 0
         for file, table in zip(files, tables, strict=True):
@@ -343,6 +339,19 @@ class Matcher:
             changes.append(self._decide(file, table, own, places[low:high]))
             start += table.num_rows
         return changes
+
+    def _key_of(self, tables: Sequence[pa.Table], name: str) -> pa.ChunkedArray:
+        """Return the values of a key of the rows of tables."""
+        term = self.rules.computed.get(name)
+        if term is None:
+            kind = type_to_arrow(self.layout.column_types[name])
+            parts = [chunk for table in tables for chunk in table.column(name).chunks]
+            return pa.chunked_array(parts, kind)
+        batches = [batch for table in tables for batch in table.to_batches()]
+        kind = type_to_arrow(term.kind)
+        return pa.chunked_array(
+            [value_of_term(term, kind, {Side.TARGET: batch}) for batch in batches], kind
+        )
 
     def _read(self, store: Store, file: DataFile) -> pa.Table:
         alone = Scan(layout=self.layout, files=(replace(file, is_filtered=False),))
@@ -405,7 +414,7 @@ class Matcher:
         twice = np.intersect1d(changed[1:][changed[1:] == changed[:-1]], updated)
         if not len(twice):
             return
-        row = table.slice(int(twice[0]), 1).select(list(self.rules.on)).to_pylist()[0]
+        row = table.slice(int(twice[0]), 1).select(list(self.rules.plain_keys)).to_pylist()[0]
         key = ", ".join(f"{sql_name(name)} = {sql_literal(value)}" for name, value in row.items())
         times = int(np.count_nonzero(changed == twice[0]))
         raise DuplicateKeyError(

@@ -19,7 +19,16 @@ from lakebed.arrow.scan import count, output_schema, scan
 from lakebed.errors import InvalidInputError, LakebedError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.lineage import simplify
-from lakebed.model.predicate import FALSE, TRUE, Predicate, all_of, leaves, map_leaves, roots_of
+from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
+    Predicate,
+    all_of,
+    leaves,
+    map_leaves,
+    roots_of,
+    without_formulas,
+)
 from lakebed.model.schema import Decimal, Primitive, Struct, Type
 from lakebed.model.values import Scalar
 from lakebed.plan.expression import to_arrow_expression
@@ -302,7 +311,8 @@ class PlannedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow's c
         self._rows = rows
         if rows.residual != TRUE:
             # Stops pyarrow from handing out fragments: they hold rows outside the view.
-            condition = to_arrow_expression(rows.residual, rows.chosen.layout.predicate_types)
+            plain = without_formulas(rows.residual)
+            condition = to_arrow_expression(plain, rows.chosen.layout.predicate_types)
             self._scan_options = {"filter": condition}
         elif rows.is_renamed:
             # Their columns have other names than those of the view.

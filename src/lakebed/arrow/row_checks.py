@@ -15,12 +15,20 @@ import pyarrow.parquet as pq
 
 from lakebed.arrow.as_python import plain_columns
 from lakebed.arrow.reading.rejects import WAITING
+from lakebed.arrow.sieve import RowFilter
 from lakebed.common.plain import to_text
 from lakebed.model.declared import Check, predicate_of, rows_checked
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.evaluate import value_of
 from lakebed.model.layout import staging_folder
-from lakebed.model.predicate import Leaf, NullCheck, columns_of, roots_of
+from lakebed.model.predicate import (
+    Leaf,
+    NullCheck,
+    columns_of,
+    formulas_of,
+    roots_of,
+    without_formulas,
+)
 from lakebed.model.schema import dotted_types
 from lakebed.plan.expression import to_arrow_expression
 from lakebed.state.check_results import MOST_EXAMPLES, CheckOutcome, failed, passed
@@ -82,16 +90,21 @@ class _Rule:
         self.check = check
         self.named = columns_of(predicate)
         self.roots = roots_of(predicate, types)
-        self._predicate = predicate
+        self.predicate = predicate
         self._kinds = {name: types[name] for name in self.named if name in self.roots}
-        self.is_met = to_arrow_expression(predicate, types)
+        has_formulas = bool(formulas_of(predicate))
+        self.rows = RowFilter.of(predicate, types) if has_formulas else None
+        self.is_met = to_arrow_expression(without_formulas(predicate), types)
         self.count = 0
         self.examples: list[str] = []
         self.is_refused = False
 
     def is_proven(self, bounds: _BoundsOfRows) -> bool:
         """Return whether the bounds of the columns alone prove that all rows meet the check."""
-        return bool(combined(self._predicate, 1, lambda leaf: self._surely(leaf, bounds))[0])
+        surely = combined(
+            self.predicate, 1, lambda leaf: self._surely(leaf, bounds), formulas=False
+        )
+        return bool(surely[0])
 
     def _surely(self, leaf: Leaf, bounds: _BoundsOfRows) -> np.ndarray:
         if leaf.column not in self._kinds:  # inside a struct
@@ -260,7 +273,10 @@ class RowChecks:
         met = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
         found = []
         for rule, column in zip(rules, met.columns, strict=True):
-            if sum(chunk.true_count for chunk in column.chunks) < rows.num_rows:
+            if rule.rows is not None:
+                failing = np.flatnonzero(~rule.rows.mask(named.to_batches()[0]))
+                found += [(rule, failing)] if len(failing) else []
+            elif sum(chunk.true_count for chunk in column.chunks) < rows.num_rows:
                 # Unknown, as for null, counts as failed.
                 is_met = pc.fill_null(column, pa.scalar(value=False)).to_numpy()
                 found.append((rule, np.flatnonzero(~is_met)))

@@ -27,7 +27,15 @@ from lakebed.errors import (
 from lakebed.model.arrow_types import commented, type_to_arrow
 from lakebed.model.keys import is_own_name
 from lakebed.model.layout import Layout
-from lakebed.model.predicate import TRUE, NullCheck, Predicate, leaves, map_leaves, roots_of
+from lakebed.model.predicate import (
+    TRUE,
+    NullCheck,
+    Predicate,
+    leaves,
+    map_leaves,
+    roots_of,
+    without_formulas,
+)
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.expression import for_row_groups, has_truthful_bounds, to_arrow_expression
 from lakebed.plan.plan import DataFile, Scan
@@ -548,7 +556,8 @@ def _parts(
             continue
         types = layout.predicate_types
         rest, _ = split_key_lists(residual, types)
-        weaker = for_row_groups(_without(rest, group.older.reading.rebuilt), types)
+        plain = without_formulas(rest)
+        weaker = for_row_groups(_without(plain, group.older.reading.rebuilt), types)
         needed = dict.fromkeys((*names, *roots_of(residual, types)))
         is_single = len(group.older.columns.intersection(group.older.held(needed))) == 1
         instants = _instants_in(weaker, types) if is_foreign else frozenset()

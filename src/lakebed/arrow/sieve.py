@@ -16,14 +16,17 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.formulas.computation import with_truths
 from lakebed.model.predicate import (
     Comparison,
+    Formula,
     KeyList,
     Membership,
     Op,
     Predicate,
     all_of,
     conjuncts,
+    formulas_of,
     key_list,
 )
 from lakebed.model.schema import Type
@@ -98,8 +101,10 @@ class RowFilter:
     """Chooses the rows for which a predicate is true. Travels to Spark tasks.
 
     Attributes:
-        condition: The predicate, without its lists of combinations.
+        condition: The predicate, without its lists of combinations and its formulas.
         lookups: The lists of combinations.
+        computed: Conditions with formulas: first those that raise for no row, then the others in
+            their order, each for rows that meet those before it.
         column: Column of whole numbers whose values are listed; empty if none is.
         kind: Type of these values.
         passes: For each hash, whether a listed value has it.
@@ -107,6 +112,7 @@ class RowFilter:
 
     condition: pc.Expression
     lookups: tuple[KeyLookup, ...] = ()
+    computed: tuple[tuple[Predicate, pc.Expression], ...] = ()
     column: str = ""
     kind: pa.DataType | None = None
     passes: np.ndarray | None = None
@@ -115,6 +121,12 @@ class RowFilter:
     def of(cls, predicate: Predicate, types: Mapping[str, Type]) -> RowFilter:
         """Return the filter of a bound predicate."""
         rest, lists = split_key_lists(predicate, types)
+        formulas = [part for part in conjuncts(rest) if formulas_of(part)]
+        together = [part for part in formulas if not _may_raise(part)]
+        steps = [all_of(together)] if together else []
+        steps += [part for part in formulas if _may_raise(part)]
+        computed = tuple((part, to_arrow_expression(part, types)) for part in steps)
+        rest = all_of([part for part in conjuncts(rest) if not formulas_of(part)])
         condition = to_arrow_expression(rest, types)
         lookups = tuple(KeyLookup.of(keys, types) for keys in lists)
         for part in conjuncts(rest):
@@ -126,17 +138,13 @@ class RowFilter:
             if _is_whole(kind):
                 passes = np.zeros(2**_BITS, dtype=bool)
                 passes[_hashes(pa.array(values, kind))] = True
-                return cls(condition, lookups, column, kind, passes)
-        return cls(condition, lookups)
+                return cls(condition, lookups, computed, column, kind, passes)
+        return cls(condition, lookups, computed)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the predicate is true."""
         places = self._candidates(batch)
-        chosen = batch if places is None else batch.take(pa.array(places))
-        chosen = chosen.filter(self.condition)
-        for lookup in self.lookups:
-            chosen = chosen.filter(lookup.mask(chosen))
-        return chosen
+        return self._chosen(batch if places is None else batch.take(pa.array(places)))
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray:
         """Return for each row whether the predicate is true."""
@@ -146,12 +154,24 @@ class RowFilter:
             places = np.arange(batch.num_rows)
         else:
             batch = batch.take(pa.array(places))
-        numbered = batch.append_column(_PLACE, pa.array(places))
-        chosen = numbered.filter(self.condition)
-        for lookup in self.lookups:
-            chosen = chosen.filter(lookup.mask(chosen))
+        chosen = self._chosen(batch.append_column(_PLACE, pa.array(places)))
         is_met[chosen.column(_PLACE).to_numpy()] = True
         return is_met
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        chosen = batch.filter(self.condition)
+        for lookup in self.lookups:
+            chosen = chosen.filter(lookup.mask(chosen))
+        for predicate, expression in self.computed:
+            if not chosen.num_rows:
+                break
+            own = chosen.schema.names
+            whole = with_truths(chosen, [predicate])
+            if isinstance(predicate, Formula):  # its truth as it is: an expression costs more
+                chosen = chosen.filter(whole.column(predicate.name))
+            else:
+                chosen = whole.filter(expression).select(own)
+        return chosen
 
     def _candidates(self, batch: pa.RecordBatch) -> np.ndarray | None:
         """Return the positions of the rows that may meet the predicate; None for all."""
@@ -161,6 +181,10 @@ class RowFilter:
         if column.type != self.kind:  # other units, or a dictionary
             return None
         return np.flatnonzero(self.passes[_hashes(column)])
+
+
+def _may_raise(predicate: Predicate) -> bool:
+    return any(formula.may_raise for formula in formulas_of(predicate))
 
 
 def _listed(predicate: Predicate) -> tuple[str, tuple[object, ...]] | None:

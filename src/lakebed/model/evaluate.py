@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakebed.model.predicate import (
     And,
     Comparison,
+    Formula,
     Like,
     Membership,
     NullCheck,
     Op,
     Or,
     Predicate,
+    formulas_of,
     lower_case,
     pieces_of,
 )
@@ -44,6 +46,19 @@ def matches(predicate: Predicate, values: Mapping[str, Any]) -> bool:
     return _truth(predicate, values) is True
 
 
+def matches_each(
+    predicate: Predicate, columns: Sequence[str], rows: Sequence[tuple[Scalar, ...]]
+) -> list[bool]:
+    """Return for each row of values of some columns whether the predicate is true."""
+    named: list[dict[str, Any]] = [dict(zip(columns, row, strict=True)) for row in rows]
+    for formula in formulas_of(predicate):
+        from lakebed.model.formulas.computation import truths_of_rows  # only then: it loads DuckDB
+
+        for values, truth in zip(named, truths_of_rows(formula, columns, rows), strict=True):
+            values[formula.name] = truth
+    return [matches(predicate, values) for values in named]
+
+
 def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
     match predicate:
         case And(parts):
@@ -63,11 +78,20 @@ def _truth(predicate: Predicate, values: Mapping[str, Any]) -> bool | None:
                 # Nothing is in an empty list, not even null.
                 return None if members else negated
             return predicate.lists(value) is not negated
+        case Formula(name=name):
+            return values[name] if name in values else _computed(predicate, values)
         case Like(column, pattern, ignores_case, negated):
             value = value_of(values, column)
             if value is None:
                 return None
             return fits(value, pattern, ignores_case=ignores_case) is not negated
+
+
+def _computed(formula: Formula, values: Mapping[str, Any]) -> bool | None:
+    from lakebed.model.formulas.computation import truths_of_rows  # only then: it loads DuckDB
+
+    row = tuple(value_of(values, column) for column in formula.columns)
+    return truths_of_rows(formula, formula.columns, [row])[0]
 
 
 def fits(text: str, pattern: str, *, ignores_case: bool = False) -> bool:

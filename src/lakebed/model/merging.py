@@ -8,32 +8,35 @@ computed in the type of the field that they set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, get_args
 
 from lakebed.common.given import check_given
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError, SchemaMismatchError
-from lakebed.model.assignments import Constant, OfColumn, PairCondition, Term, columns_in
+from lakebed.model.assignments import (
+    Computed,
+    Constant,
+    OfColumn,
+    PairCondition,
+    Term,
+    columns_in,
+)
+from lakebed.model.formulas.storing import parse_term
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     TRUE,
-    Comparison,
+    Formula,
     Leaf,
-    Like,
-    Membership,
-    NullCheck,
     Predicate,
     any_of,
     bind,
     columns_of,
-    leaves,
     map_leaves,
 )
-from lakebed.model.schema import Decimal, Primitive, Schema, Type
-from lakebed.model.sql_predicates import Compared, parse_sql
-from lakebed.model.sql_terms import pair_condition, parse_term
+from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
+from lakebed.model.sql_predicates import parse_sql, without_prefix
 from lakebed.model.values import Scalar, check_value, parameter_value
 
 IfMatched = Literal["update", "delete", "ignore"]
@@ -184,6 +187,8 @@ class OrderedClauses:
 
     Attributes:
         on: Key fields; two rows match if they agree in them.
+        on_computed: Further keys: expressions on `target.x`, by the columns of the data that they
+            are equal to.
         match_where: Further condition for a match, on both rows; None for none.
         matched: Clauses for rows of the dataset that match.
         missing: Clauses for those that match none; their conditions are on `target.x`.
@@ -193,6 +198,7 @@ class OrderedClauses:
     """
 
     on: tuple[str, ...] = ()
+    on_computed: Mapping[str, str] = field(default_factory=dict)
     match_where: str | None = None
     matched: tuple[RowClause, ...] = ()
     missing: tuple[RowClause, ...] = ()
@@ -220,7 +226,8 @@ class MergeRules:
     """The clauses of a merge, bound to the columns of both sides. They are sent to Spark tasks.
 
     Attributes:
-        on: As in `MergeClauses`.
+        on: As in `MergeClauses`; and the columns of the data that computed keys are equal to.
+        computed: Expressions of these keys over the row of the dataset.
         match_where: Further condition for a match; None for none.
         match_target: Its part on the row of the dataset alone, as in a view.
         matched: Rules for rows of the dataset that match, in order.
@@ -234,6 +241,7 @@ class MergeRules:
     """
 
     on: tuple[str, ...]
+    computed: Mapping[str, Computed] = field(default_factory=dict)
     match_where: PairCondition | None = None
     match_target: Predicate = TRUE
     matched: tuple[RowRule, ...] = ()
@@ -273,7 +281,14 @@ class MergeRules:
         if side is Side.TARGET:
             named += columns_of(self.constraint)
             named += [name for rule in self.missing for name in columns_of(rule.target)]
+            named += [name for term in self.computed.values() for name in side.own(term.columns)]
+            return tuple(dict.fromkeys((*self.plain_keys, *named)))
         return tuple(dict.fromkeys((*self.on, *named)))
+
+    @property
+    def plain_keys(self) -> tuple[str, ...]:
+        """The keys that are fields of the dataset."""
+        return tuple(name for name in self.on if name not in self.computed)
 
     def taken(self, side: Side) -> tuple[str, ...]:
         """Return the columns of a side that updates take values from, nested ones by dots."""
@@ -376,8 +391,13 @@ def bind_ordered(
         target, where = _narrowing(clause.where, of_target)
         updates = _updates(clause, schema, of_target)
         missing.append(RowRule(where=where, target=target, updates=updates))
+    computed = {
+        name: _computed_key(name, text, data[name], of_target)
+        for name, text in clauses.on_computed.items()
+    }
     return MergeRules(
-        on=clauses.on,
+        on=(*clauses.on, *computed),
+        computed=computed,
         match_where=_condition(clauses.match_where, both),
         match_target=match_target,
         matched=matched,
@@ -387,6 +407,23 @@ def bind_ordered(
         constraint=constraint,
         is_distinct=False,
     )
+
+
+def _computed_key(name: str, text: str, kind: Type, of_target: Mapping[str, Type]) -> Computed:
+    """Return a key that is computed of the row of the dataset, in the type of the data's column.
+
+    Raises:
+        PredicateError: It is of another type, or cannot be computed.
+    """
+    try:
+        term = parse_term(text, of_target, kind, name)
+    except PredicateError as exc:
+        raise PredicateError(
+            f"{shown(text)} is compared with a value of type {kind}: {exc.message}", hint=exc.hint
+        ) from exc
+    if not isinstance(term, Computed):
+        term = Computed(text, tuple(of_target.items()), kind)
+    return term
 
 
 def _in_order(inserted: Mapping[str, str], schema: Schema) -> dict[str, str]:
@@ -408,17 +445,31 @@ def _narrowing(
     """
     if text is None:
         return TRUE, None
-    compared: dict[str, Compared] = {}
-    parsed = _parsed(text, types, compared)
+    parsed = _parsed(text, types)
     own = {name: kind for name, kind in types.items() if Side.TARGET.own([name])}
 
     def certain(leaf: Leaf) -> Predicate:
         return leaf if leaf.column in own else TRUE
 
+    def certain_formula(formula: Formula) -> Predicate:
+        return formula if own.keys() >= set(formula.columns) else TRUE
+
     # Predicates have no negation above their leaves, so a leaf that is true can only widen them.
-    wider = map_leaves(parsed, certain) if any(leaves(parsed)) else parsed
+    wider = map_leaves(parsed, certain, certain_formula)
     target = _as_of_view(bind(wider, own))
-    return target, None if wider == parsed else pair_condition(parsed, compared, types)
+    return target, None if wider == parsed else _pair_condition(parsed, types)
+
+
+# Of the two rows, which are records where a condition is asked; what is in them is named beside.
+_RECORD = Struct((Field(name="row", type=Primitive(Kind.BOOLEAN)),))
+
+
+def _pair_condition(predicate: Predicate, types: Mapping[str, Type]) -> PairCondition:
+    """Return a condition on two rows, bound to their columns, `target.x` and `source.x`."""
+    named, sides = columns_of(predicate), dict.fromkeys(map(str, Side), _RECORD)
+    # Tasks receive only the types that the condition needs.
+    kept = {**sides, **{name: kind for name, kind in types.items() if name in named}}
+    return PairCondition(predicate=bind(predicate, kept), types=kept)
 
 
 def _sides(
@@ -468,15 +519,12 @@ def _check_named(extra: Collection[str], rules: MergeRules, schema: Schema) -> N
 def _condition(text: str | None, types: Mapping[str, Type]) -> PairCondition | None:
     if text is None:
         return None
-    compared: dict[str, Compared] = {}
-    return pair_condition(_parsed(text, types, compared), compared, types)
+    return _pair_condition(_parsed(text, types), types)
 
 
-def _parsed(
-    text: str, types: Mapping[str, Type], compared: dict[str, Compared] | None
-) -> Predicate:
+def _parsed(text: str, types: Mapping[str, Type]) -> Predicate:
     try:
-        return parse_sql(text, types, compared)
+        return parse_sql(text, types)
     except PredicateError as exc:
         raise _naming_sides(exc, text, types) from exc
 
@@ -494,25 +542,17 @@ def _of_target(text: str | None, types: Mapping[str, Type]) -> Predicate:
     """Read a condition on the dataset alone, in the form of a view's, which can exclude files."""
     if text is None:
         return TRUE
-    return _as_of_view(bind(_parsed(text, types, None), types))
+    return _as_of_view(bind(_parsed(text, types), types))
 
 
 def _as_of_view(bound: Predicate) -> Predicate:
     """Return a condition on `target.x` as one on `x`."""
+    prefix = f"{Side.TARGET}."
 
     def plain(leaf: Leaf) -> Predicate:
-        column = leaf.column.removeprefix(f"{Side.TARGET}.")
-        match leaf:
-            case NullCheck(negated=negated):
-                return NullCheck(column, negated)
-            case Comparison(op=op, value=value):
-                return Comparison(column, op, value)
-            case Membership(values=values, negated=negated):
-                return Membership(column, values, negated)
-            case Like():
-                return replace(leaf, column=column)
+        return replace(leaf, column=leaf.column.removeprefix(prefix))
 
-    return map_leaves(bound, plain) if any(leaves(bound)) else bound
+    return map_leaves(bound, plain, lambda formula: without_prefix(formula, prefix))
 
 
 def _assignments(

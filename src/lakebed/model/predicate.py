@@ -13,7 +13,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import cast
@@ -166,8 +166,39 @@ class KeyList:
         return tuple(dict.fromkeys(row[place] for row in self.rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A condition of another form than a comparison of a column, in the language of Spark SQL.
+
+    It is computed for each row that is read. No fact about a file decides it.
+
+    Attributes:
+        text: The condition.
+        types: The columns that it reads, nested ones by dotted names, with their types.
+        may_raise: Whether some rows end the evaluation by an error. Such a condition is computed
+            only for rows that meet the conditions before it.
+    """
+
+    text: str
+    types: tuple[tuple[str, Type], ...]
+    may_raise: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return tuple(name for name, _ in self.types)
+
+    @property
+    def name(self) -> str:
+        """Name of the boolean column that holds its truth for each row."""
+        return f"lakebed.formula.{self.text}"  # no field has a dot in its name
+
+
 Leaf = Comparison | Membership | NullCheck | Like
-Predicate = Leaf | And | Or
+Predicate = Leaf | Formula | And | Or
 # Arrow evaluates this many combinations one by one about as fast as it looks them up.
 _FEWEST_KEYS = 17
 
@@ -176,7 +207,12 @@ FALSE = Or()
 
 
 def _join(parts: tuple[Predicate, ...], word: str) -> str:
-    return word.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
+    return word.join(
+        f"({part})"
+        if isinstance(part, Formula) or (isinstance(part, And | Or) and part.parts)
+        else str(part)
+        for part in parts
+    )
 
 
 # Words that may not be read as a column, in the Spark dialect of sqlglot 25 to 30.
@@ -261,30 +297,57 @@ def negate(predicate: Predicate) -> Predicate:
             return NullCheck(column, not negated)
         case Like(column, pattern, ignores_case, negated):
             return Like(column, pattern, ignores_case, not negated)
+        case Formula(text):
+            return replace(predicate, text=f"NOT ({text})")
         case And(parts):
             return any_of([negate(part) for part in parts])
         case Or(parts):
             return all_of([negate(part) for part in parts])
 
 
-def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
-    """Return the tree with each leaf replaced by the result of `change`."""
+def map_leaves(
+    predicate: Predicate,
+    change: Callable[[Leaf], Predicate],
+    of_formula: Callable[[Formula], Predicate] = lambda formula: formula,
+) -> Predicate:
+    """Return the tree with each leaf replaced by the result of `change`, each formula by its own."""
     match predicate:
+        case Formula():
+            return of_formula(predicate)
         case And(parts):
-            return all_of([map_leaves(part, change) for part in parts])
+            return all_of([map_leaves(part, change, of_formula) for part in parts])
         case Or(parts):
-            return any_of([map_leaves(part, change) for part in parts])
+            return any_of([map_leaves(part, change, of_formula) for part in parts])
         case _:
             return change(predicate)
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
-    """Yield the leaves from left to right."""
-    if isinstance(predicate, And | Or):
-        for part in predicate.parts:
-            yield from leaves(part)
-    else:
-        yield predicate
+    """Yield the leaves from left to right; no formula is one."""
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from leaves(part)
+        case Formula():
+            return
+        case _:
+            yield predicate
+
+
+def formulas_of(predicate: Predicate) -> tuple[Formula, ...]:
+    """Return the distinct formulas from left to right."""
+    match predicate:
+        case And(parts) | Or(parts):
+            found = (formula for part in parts for formula in formulas_of(part))
+            return tuple(dict.fromkeys(found))
+        case Formula():
+            return (predicate,)
+    return ()
+
+
+def without_formulas(predicate: Predicate) -> Predicate:
+    """Return the weaker predicate in which each formula is TRUE."""
+    return map_leaves(predicate, lambda leaf: leaf, lambda _: TRUE)
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
@@ -307,6 +370,8 @@ def complement(predicate: Predicate) -> Predicate:
             return any_of([complement(part) for part in parts])
         case Or(parts):
             return all_of([complement(part) for part in parts])
+        case Formula(text):
+            return replace(predicate, text=f"({text}) IS NOT TRUE")
         case _:
             return not_true(predicate)
 
@@ -391,7 +456,18 @@ def _named_values(predicate: Predicate) -> tuple[Scalar, ...]:
 
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """Return the distinct columns in order of appearance."""
-    return tuple(dict.fromkeys(leaf.column for leaf in leaves(predicate)))
+    return tuple(dict.fromkeys(_columns(predicate)))
+
+
+def _columns(predicate: Predicate) -> Iterator[str]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _columns(part)
+        case Formula():
+            yield from predicate.columns
+        case _:
+            yield predicate.column
 
 
 def roots_of(predicate: Predicate, types: Mapping[str, Type]) -> tuple[str, ...]:
@@ -479,7 +555,17 @@ def normalise(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                 bound = tuple(_normal_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
 
-    return with_lists(map_leaves(predicate, normalise_leaf))
+    return with_lists(map_leaves(predicate, normalise_leaf, lambda formula: _typed(formula, types)))
+
+
+def _typed(formula: Formula, types: Mapping[str, Type]) -> Formula:
+    """Return a formula that reads columns of the given types."""
+    own = tuple((name, types[name]) for name in formula.columns)
+    if own == formula.types:
+        return formula
+    from lakebed.model.formulas.compiler import formula_of  # only then: it loads sqlglot
+
+    return formula_of(formula.text, types)
 
 
 def _normal_value(value: Scalar, kind: Type, column: str) -> Scalar:

@@ -30,7 +30,21 @@ _FIXED = {
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]*)")
 _DAY_BEFORE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?=[ T])")
-_NOW = ("now", "current_timestamp", "localtimestamp")
+_TODAY = ("current_date", "curdate")
+_NOW = ("now", "current_timestamp", "localtimestamp", *_TODAY)
+_SHIFTS = {"date_add": 1, "dateadd": 1, "date_sub": -1}
+
+
+def is_now(node: object) -> bool:
+    """Return whether a part is a call that gives the current time or date."""
+    from sqlglot import expressions as exp
+
+    is_call = isinstance(node, exp.Anonymous) and not node.expressions
+    return is_call and node.name.lower() in _NOW  # type: ignore[attr-defined]  # a call
+
+
+class MistakeError(PredicateError):
+    """A condition has a meaning in SQL, which cannot be meant: such as one that is never true."""
 
 
 class SqlMoments:
@@ -61,13 +75,13 @@ class SqlMoments:
                 return self._now.date()
             case exp.CurrentTimestamp():
                 return self._now
-            case exp.Anonymous() if node.name.lower() in _NOW and not node.expressions:
-                return self._now
+            case exp.Anonymous() if is_now(node):
+                return self._now.date() if node.name.lower() in _TODAY else self._now
             case exp.Cast(this=exp.Literal(is_string=True)):
                 return self.read_literal(node, "the literal")
             case exp.Add() | exp.Sub():
                 return self._shifted(node)
-            case exp.TsOrDsAdd():
+            case exp.Anonymous() if node.name.lower() in _SHIFTS and len(node.expressions) == 2:
                 return self._moved_by_days(node)
         return None
 
@@ -116,7 +130,7 @@ class SqlMoments:
             return None
         sign = -1 if isinstance(node, exp.Sub) else 1
         if isinstance(amount, exp.Interval):
-            for count, unit in self._amounts(amount):
+            for count, unit in amounts_of(amount):
                 moment = _moved(moment, sign * count, unit, node)
             return moment
         days = _whole(amount)
@@ -127,46 +141,46 @@ class SqlMoments:
             )
         return _moved(moment, sign * days, "DAY", node)
 
-    def _moved_by_days(self, node: exp.TsOrDsAdd) -> Moment | None:
-        """Return the date of `date_add` or `date_sub`, whose number may be `7 * -1`."""
-        unit = node.args.get("unit")
-        if unit is not None and unit.name.upper() != "DAY":
-            return None
-        moment = self.find(node.this)
-        amount, sign = node.expression, 1
-        if isinstance(amount, self._exp.Mul):
-            amount, factor = amount.args["this"], _whole(amount.args["expression"])
-            sign = factor or 1
-        days = _whole(amount)
+    def _moved_by_days(self, node: exp.Anonymous) -> Moment | None:
+        """Return the date of `date_add` or `date_sub`."""
+        moment, days = self.find(node.expressions[0]), _whole(node.expressions[1])
         if moment is None or days is None:
             return None
         date = moment.date() if isinstance(moment, dt.datetime) else moment
-        return _moved(date, sign * days, "DAY", node)
+        return _moved(date, _SHIFTS[node.name.lower()] * days, "DAY", node)
 
-    def _amounts(self, interval: exp.Interval) -> list[tuple[int, str]]:
-        """Return the amounts of an interval, such as those of '1 day 2 hours'."""
-        unit = interval.args.get("unit")
-        given = interval.this
-        sign = 1
-        if isinstance(given, self._exp.Neg):
-            given, sign = given.this, -1
-        text = given.name if isinstance(given, self._exp.Literal) else ""
-        if unit is not None:
-            text = f"{text} {unit.name}"
-        amounts, position = [], 0
-        while found := _AMOUNT.match(text, position):
-            name = found[2].upper().removesuffix("S")
-            if name not in _FIXED and name not in _MONTHS:
-                break
-            amounts.append((sign * int(found[1]), name))
-            position = found.end()
-        if not amounts or text[position:].strip():
-            raise PredicateError(
-                f"Cannot read the interval {shown(to_text(interval))}.",
-                hint="Write a whole number and a unit, such as INTERVAL '7' DAY; units are "
-                f"{', '.join(map(str.lower, (*_FIXED, *_MONTHS)))}.",
-            )
-        return amounts
+
+def amounts_of(interval: exp.Interval) -> list[tuple[int, str]]:
+    """Return the amounts of an interval, such as those of '1 day 2 hours'.
+
+    Raises:
+        PredicateError: It cannot be read.
+    """
+    from sqlglot import expressions as exp
+
+    unit = interval.args.get("unit")
+    given = interval.this
+    sign = 1
+    if isinstance(given, exp.Neg):
+        given, sign = given.this, -1
+    is_plain = isinstance(given, exp.Literal) and not isinstance(unit, exp.IntervalSpan)
+    text = given.name if is_plain else ""
+    if unit is not None:
+        text = f"{text} {unit.name}"
+    amounts, position = [], 0
+    while found := _AMOUNT.match(text, position):
+        name = found[2].upper().removesuffix("S")
+        if name not in _FIXED and name not in _MONTHS:
+            break
+        amounts.append((sign * int(found[1]), name))
+        position = found.end()
+    if not amounts or text[position:].strip():
+        raise PredicateError(
+            f"Cannot read the interval {shown(to_text(interval))}.",
+            hint="Write a whole number and a unit, such as INTERVAL '7' DAY; units are "
+            f"{', '.join(map(str.lower, (*_FIXED, *_MONTHS)))}.",
+        )
+    return amounts
 
 
 def _whole(node: object) -> int | None:
@@ -184,7 +198,7 @@ def _moved(moment: Moment, count: int, unit: str, node: exp.Expr) -> Moment:
             moment = dt.datetime.combine(moment, dt.time(), dt.UTC)
         return moment + count * _FIXED[unit]
     except (OverflowError, ValueError) as exc:
-        raise PredicateError(
+        raise MistakeError(
             f"{shown(to_text(node))} lies outside the years 1 to 9999.",
             hint="Give a smaller interval.",
         ) from exc

@@ -7,17 +7,17 @@ import decimal
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, PredicateError
+from lakebed.model.monotone import find_range
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
     Comparison,
-    Like,
+    Formula,
     Membership,
     NullCheck,
     Op,
@@ -26,13 +26,15 @@ from lakebed.model.predicate import (
     any_of,
     check_columns,
     escaped,
+    formulas_of,
     like,
     negate,
     pieces_of,
+    quoted_name,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.sql_dialect import parse_condition, quoted_words, to_text
-from lakebed.model.sql_moments import SqlMoments
+from lakebed.model.sql_moments import MistakeError, SqlMoments, is_now
 from lakebed.model.values import (
     FLOATS,
     INTEGERS,
@@ -50,34 +52,26 @@ if TYPE_CHECKING:
     from sqlglot import expressions as exp
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Two columns that a condition compares, as in `source.seen > target.seen`."""
-
-    left: str
-    op: Op
-    right: str
+class OtherFormError(PredicateError):
+    """A condition is not a comparison of a column with values, and not wrong for that."""
 
 
 def parse_sql(
     text: str,
     types: Mapping[str, Type],
-    compared: dict[str, Compared] | None = None,
     parameters: Parameters | None = None,
 ) -> Predicate:
     """Read a predicate from SQL text; literals get the types of the columns they are compared with.
 
-    Supported are AND, OR, NOT, the comparisons, IN, BETWEEN, IS NULL, LIKE, ILIKE, `startswith`,
-    `endswith`, `contains`, `upper` and `lower` of a column, and literals: numbers, text, TRUE,
-    FALSE, DATE '…', TIMESTAMP '…', X'…'. Text that is compared with a date or timestamp column is
-    read as a date or timestamp; a timestamp without zone is UTC. `now()`, `current_timestamp`,
-    `current_date` and intervals are computed here, for all of the text at one moment.
+    The language is that of Spark 4.3 in ANSI mode and UTC; docs/functions.md lists the functions. What
+    compares a column with values is read as such, and chooses files. So does a function that keeps
+    order, such as `date(seen)`. All else becomes a `Formula`. Text that is compared with a date or
+    timestamp column is read as a date or timestamp. `now()`, `current_timestamp` and `current_date`
+    are computed here, for all of the text at one moment.
 
     Args:
         text: The condition, as after WHERE.
         types: Types of the columns that the text may name.
-        compared: Receives the comparisons of two columns, each under the name of the boolean column
-            that represents it in the predicate. None refuses them.
         parameters: Values for the `?` in the text, in order, or for `:name`, by name. A list stands
             for all of its values after IN.
 
@@ -89,7 +83,7 @@ def parse_sql(
     tree = _tree_of(text)
     check_quotes(text, types)
     try:
-        predicate = _Reader(text, types, compared, given).read(tree)
+        predicate = _Reader(text, types, given).read(tree)
         given.check_all_used()
         return predicate
     except RecursionError as exc:
@@ -128,8 +122,9 @@ READ_ARGUMENTS: Mapping[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for names, arguments in (
         ("Paren Not Boolean Null Neg Upper Lower Abs Var", "this"),
-        ("And Or Dot EQ NEQ LT LTE GT GTE Add Sub Mul Escape", "this expression"),
-        ("StartsWith EndsWith Contains", "this expression"),
+        ("And Or Dot EQ NEQ LT LTE GT GTE Add Sub Mul Mod IntDiv Escape", "this expression"),
+        ("NullSafeEQ NullSafeNEQ RegexpLike", "this expression"),
+        ("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot", "this expression"),
         ("Is Like ILike", "this expression negate"),
         ("In", "this expressions field"),
         ("Between", "this low high symmetric"),
@@ -137,9 +132,11 @@ READ_ARGUMENTS: Mapping[str, frozenset[str]] = {
         ("Identifier", "this quoted"),
         ("Literal", "this is_string"),
         ("HexString Placeholder DataTypeParam", "this"),
-        ("Cast TryCast", "this to"),
+        ("Cast TryCast", "this to safe"),
+        ("Bracket", "this expressions"),
         ("DataType", "this expressions nested"),
-        ("CurrentDate CurrentTimestamp IntervalSpan", ""),
+        ("CurrentDate CurrentTimestamp", ""),
+        ("IntervalSpan", "this expression"),
         ("Anonymous", "this expressions"),
         ("Interval", "this unit"),
         ("TsOrDsAdd", "this expression unit"),
@@ -244,9 +241,15 @@ class _Given:
         self._by_name = parameters if isinstance(parameters, Mapping) else None
         self._in_order = [] if parameters is None or self._by_name is not None else [*parameters]
         self._used: list[object] = []
+        self._read: dict[int, tuple[exp.Placeholder, object]] = {}
 
     def value_of(self, node: exp.Placeholder) -> object:
-        """Return the value of a placeholder."""
+        """Return the value of a placeholder, which may be asked for again."""
+        if id(node) not in self._read:
+            self._read[id(node)] = (node, self._value_of(node))
+        return self._read[id(node)][1]
+
+    def _value_of(self, node: exp.Placeholder) -> object:
         name = node.args.get("this")
         if not name:
             if self._by_name is not None or len(self._used) >= len(self._in_order):
@@ -314,7 +317,7 @@ def _as_time(
     is_moment = isinstance(moment, dt.datetime)
     if _kind_of(kind) is Kind.DATE:
         if is_moment:
-            raise PredicateError(
+            raise OtherFormError(
                 f"Column {column!r} of type {kind} is compared with a time.",
                 hint="Compare it with a day, such as DATE '2013-06-01', or current_date and whole days.",
             )
@@ -328,7 +331,6 @@ def _as_time(
 
 
 _QUOTED = TIMES | {Kind.STRING}
-_COMPARED = "lakebed.compared."  # no field has a dot in its name
 # Replacements for hints of `check_value` that are about Python and not SQL.
 _LITERAL_HINTS: Mapping[Kind | None, str] = {
     Kind.STRING: "Write text in single quotes, as in 'UA'.",
@@ -342,12 +344,76 @@ _LITERAL_HINTS: Mapping[Kind | None, str] = {
 }
 
 
+# What stands before and after a text in the pattern of a function.
+_AROUND = {"startswith": ("", "%"), "endswith": ("%", ""), "contains": ("%", "%")}
+
+
+def _beside_fraction(column: str, op: Op, fraction: decimal.Decimal) -> Predicate:
+    """Return the comparison of a whole number with a fraction, as one with a whole number."""
+    below = math.floor(fraction)
+    if below == fraction or op in (Op.LE, Op.GT):
+        return Comparison(column, op, below)
+    if op in (Op.EQ, Op.NE):
+        # No whole number is equal to it, and null is neither.
+        is_never = all_of([Comparison(column, Op.GT, below), Comparison(column, Op.LT, below)])
+        return is_never if op is Op.EQ else negate(is_never)
+    return Comparison(column, op, below + 1)
+
+
+def _check_cased(node: object, value: object, whole: exp.Expr) -> None:
+    """Check that `upper` or `lower` of something is compared with a text that it can give.
+
+    Raises:
+        MistakeError: It is compared with a text that has letters of the other case.
+    """
+    from sqlglot import expressions as exp
+
+    cases = {"upper": str.upper, "ucase": str.upper, "lower": str.lower, "lcase": str.lower}
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    text = value.name if isinstance(value, exp.Literal) and value.is_string else ""
+    if name in cases and cases[name](text) != text:
+        raise MistakeError(
+            f"{shown(to_text(whole))} is never true: {name} gives no such letters.",
+            hint=f"Write {shown(cases[name](text))}, or use ILIKE.",
+        )
+
+
+def _literal_node(value: object) -> exp.Expr:
+    """Return the literal of a value, whose type Spark reads from it."""
+    from sqlglot import expressions as exp
+
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case bytes():
+            return exp.HexString(this=value.hex())
+        case float():
+            return exp.cast(exp.Literal.string(repr(value)), "DOUBLE")
+        case int() | decimal.Decimal():
+            number = exp.Literal.number(
+                f"{abs(value):f}" if isinstance(value, decimal.Decimal) else abs(value)
+            )
+            return exp.Neg(this=number) if value < 0 else number
+        case dt.datetime():
+            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+            return exp.cast(exp.Literal.string(value.isoformat(" ")), kind, dialect="spark")
+        case dt.date():
+            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+        case str():
+            return exp.Literal.string(value)
+    raise PredicateError(
+        f"A parameter is {shown(value)}.",
+        hint="Give a number, a text, bytes, a boolean, a date or a datetime.",
+    )
+
+
 class _Reader:
     def __init__(
         self,
         text: str,
         types: Mapping[str, Type],
-        compared: dict[str, Compared] | None = None,
         given: _Given | None = None,
     ) -> None:
         from sqlglot import expressions as exp
@@ -355,7 +421,6 @@ class _Reader:
         self._exp = exp
         self._text = text
         self._types = types
-        self._compared = compared
         self._given = given or _Given(text, None)
         self._moments = SqlMoments(dt.datetime.now(dt.UTC))
         self._comparisons: dict[type[exp.Expr], tuple[Op, Op]] = {
@@ -375,9 +440,32 @@ class _Reader:
             case exp.And():
                 return all_of([self.read(part) for part in operands_of(node)])
             case exp.Or():
-                return any_of([self.read(part) for part in operands_of(node)])
+                either = any_of([self.read(part) for part in operands_of(node)])
+                return self._in_order(node, either)
             case exp.Not():
-                return negate(self.read(node.this))
+                return self._in_order(node, negate(self.read(node.this)))
+        try:
+            return self._plain(node)
+        except MistakeError as exc:
+            raise PredicateError(exc.message, hint=exc.hint) from None
+        except PredicateError as exc:
+            return self._formula(node, exc)
+
+    def _in_order(self, node: exp.Expr, predicate: Predicate) -> Predicate:
+        """Return a condition of which no part is computed for rows that those before it decide.
+
+        As `x = 0 OR 1 / x > 2`: a formula that holds all of it keeps to the order. Of conditions that
+        AND joins, each looks only at rows that meet those before it.
+        """
+        is_alone = isinstance(predicate, Formula)
+        if is_alone or not any(formula.may_raise for formula in formulas_of(predicate)):
+            return predicate
+        return self._formula(node, OtherFormError("It is computed as a whole.", hint=""))
+
+    def _plain(self, node: exp.Expr) -> Predicate:
+        """Return a condition that compares a column with values, by which files are chosen."""
+        exp = self._exp
+        match node:
             case exp.Boolean():
                 return TRUE if node.this else FALSE
             case exp.Is():
@@ -386,15 +474,17 @@ class _Reader:
                 node.args.get("field"), exp.Placeholder
             ):
                 return self._membership(node)
-            case exp.Like() | exp.ILike() | exp.Escape():
+            case exp.Like() | exp.Escape():
                 return self._like(node)
-            case exp.StartsWith() | exp.EndsWith() | exp.Contains():
-                column, part = self._column(node.this), self._text_of(node.expression, node)
-                start, end = (
-                    "%" * (not isinstance(node, exp.StartsWith)),
-                    "%" * (not isinstance(node, exp.EndsWith)),
-                )
-                return self._fits(column, f"{start}{escaped(part)}{end}", node)
+            case exp.Anonymous() if node.name.lower() in _AROUND and len(node.expressions) == 2:
+                start, end = _AROUND[node.name.lower()]
+                column, part = self._column(node.expressions[0]), node.expressions[1]
+                pattern = escaped(self._text_of(part, node))
+                return self._fits(column, f"{start}{pattern}{end}", node)
+            case exp.Between() if self._found(node.this) is None and not node.args.get("symmetric"):
+                low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+                high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+                return all_of([self._comparison(low), self._comparison(high)])
             case exp.Between():
                 column = self._column(node.this)
                 ends = [self._literal(node.args[end], column) for end in ("low", "high")]
@@ -411,25 +501,98 @@ class _Reader:
             return self._comparison(node)
         raise self._refused(node)
 
+    def _formula(self, node: exp.Expr, refusal: PredicateError) -> Predicate:
+        """Return a condition that an engine computes.
+
+        Args:
+            node: Its tree.
+            refusal: Reason for which it is not a comparison of a column with values.
+
+        Raises:
+            PredicateError: It cannot be computed without Spark, or is wrong for any row.
+        """
+        from lakebed.model.formulas.compiler import formula_of
+        from lakebed.model.formulas.constants import check_text
+
+        is_other = isinstance(refusal, OtherFormError)
+        try:
+            tree = self._with_values(node)
+            formula = formula_of(tree, self._types)
+            for literal in tree.find_all(self._exp.Literal):
+                if literal.is_string and formula.may_raise and not is_other:
+                    check_text(literal.name, [kind for _, kind in formula.types])
+        except PredicateError as exc:
+            raise (exc if is_other else refusal) from exc
+        return formula
+
+    def _with_values(self, node: exp.Expr) -> exp.Expr:
+        """Return a tree with literals in place of parameters and of the current time."""
+        exp = self._exp
+        copy = node.copy()
+        pairs = zip(list(node.walk()), list(copy.walk()), strict=True)
+        for own, copied in [(own, copied) for own, copied in pairs]:
+            value: object
+            if isinstance(own, exp.Placeholder):
+                if isinstance(own.parent, exp.In) and own.arg_key == "field":
+                    values = [_literal_node(value) for value in self._given.values_of(own)]
+                    listed = copied.parent
+                    assert listed is not None  # as that of the node
+                    listed.set("expressions", values)
+                    listed.set("field", None)
+                    continue
+                value = self._given.value_of(own)
+            elif isinstance(own, exp.CurrentDate | exp.CurrentTimestamp) or is_now(own):
+                value = self._moments.find(own)
+            else:
+                continue
+            if copied is copy:
+                return _literal_node(value)
+            copied.replace(_literal_node(value))
+        return copy
+
     def _comparison(self, node: exp.Expr) -> Predicate:
         op, flipped = self._comparisons[type(node)]
         left, right = node.args["this"], node.args["expression"]
         columns = (self._exp.Column, self._exp.Dot)
-        if self._compared is not None and isinstance(left, columns) and isinstance(right, columns):
-            return self._two_columns(Compared(self._column(left), op, self._column(right)))
         # If one side is unquoted text, the known column is the other side.
         if isinstance(right, columns) and (
             not isinstance(left, columns) or (self._knows(right) and not self._knows(left))
         ):
             left, right, op = right, left, flipped
-        cased = isinstance(left, (self._exp.Upper, self._exp.Lower))
-        if isinstance(right, (self._exp.Upper, self._exp.Lower)) and not cased:
-            left, right, op, cased = right, left, flipped, True
-        if cased and op in (Op.EQ, Op.NE):
-            is_equal = self._fits_cased(left, escaped(self._text_of(right, node)), node)
-            return is_equal if op is Op.EQ else negate(is_equal)
+        for one, other in ((left, right), (right, left)):
+            _check_cased(one, other, node)
+        for one, other, sign in ((left, right, op), (right, left, flipped)):
+            within = find_range(one, self._found, sign, lambda kind: self._as(other, kind))  # noqa: B023 - used at once
+            if within is not None:
+                return within
         column = self._column(left)
+        fraction = self._fraction(right, self._types[column])
+        if fraction is not None:
+            return _beside_fraction(column, op, fraction)
         return Comparison(column, op, self._literal(right, column))
+
+    def _found(self, node: exp.Expr) -> tuple[str, Type] | None:
+        """Return the name and the type of a column; None for another part."""
+        try:
+            name = self._column(node)
+        except PredicateError:
+            return None
+        return name, self._types[name]
+
+    def _as(self, node: exp.Expr, kind: Type) -> Scalar:
+        """Return a literal or a parameter as a value of a type."""
+        return _Reader(self._text, {"the value": kind}, self._given)._literal(node, "the value")
+
+    def _fraction(self, node: exp.Expr, kind: Type) -> decimal.Decimal | None:
+        """Return a literal that is compared with whole numbers and is none; None for others."""
+        sign = 1
+        while isinstance(node, self._exp.Paren | self._exp.Neg):
+            sign, node = -sign if isinstance(node, self._exp.Neg) else sign, node.this
+        if _kind_of(kind) not in INTEGERS or not isinstance(node, self._exp.Literal):
+            return None
+        if node.is_string or not re.fullmatch(r"\d*\.\d*", node.name):
+            return None
+        return sign * decimal.Decimal(node.name)
 
     def _membership(self, node: exp.In) -> Predicate:
         exp = self._exp
@@ -437,61 +600,40 @@ class _Reader:
         for item in node.expressions or [node.args["field"]]:
             if isinstance(item, exp.Placeholder):
                 items += self._given.values_of(item)
+            elif isinstance(item, exp.Null):
+                raise self._refused(node)
             else:
                 items.append(item)
-        if isinstance(node.this, exp.Upper | exp.Lower):
-            patterns = [escaped(self._text_of(item, node)) for item in items]
-            return any_of([self._fits_cased(node.this, pattern, node) for pattern in patterns])
         column = self._column(node.this)
         values = tuple(self._literal(item, column) for item in items)
         listed = Membership(column, tuple(dict.fromkeys(values)))
         return listed if values else FALSE
 
     def _like(self, node: exp.Expr) -> Predicate:
-        """Return the condition of LIKE and ILIKE, with or without ESCAPE."""
+        """Return the condition of LIKE, with or without ESCAPE."""
         exp, escape = self._exp, "\\"
         whole = node
         if isinstance(node, exp.Escape):
             escape, node = self._text_of(node.expression, whole), node.this
-        if not isinstance(node, exp.Like | exp.ILike) or len(escape) != 1:
+        if not isinstance(node, exp.Like) or len(escape) != 1:
             raise self._refused(whole)
         pattern = self._text_of(node.expression, whole)
         if escape != "\\":
             pattern = _with_backslashes(pattern, escape)
-        if isinstance(node.this, exp.Upper | exp.Lower):
-            fitting = self._fits_cased(node.this, pattern, whole)
-        elif isinstance(node, exp.ILike):
-            fitting = self._fits(self._column(node.this), pattern, whole, ignores_case=True)
-        else:
-            fitting = self._fits(self._column(node.this), pattern, whole)
+        fitting = self._fits(self._column(node.this), pattern, whole)
         # In newer releases of sqlglot, NOT LIKE is not a negation around LIKE.
         return negate(fitting) if node.args.get("negate") else fitting
 
-    def _fits_cased(self, node: exp.Expr, pattern: str, whole: exp.Expr) -> Predicate:
-        """Return the condition that a column in upper or lower case fits a pattern."""
-        case = str.upper if isinstance(node, self._exp.Upper) else str.lower
-        if pattern != "".join(
-            letter if len(case(letter)) > 1 else case(letter) for letter in pattern
-        ):
-            name = "upper" if case is str.upper else "lower"
-            raise PredicateError(
-                f"{shown(to_text(whole))} is never true: {name} has no such letters.",
-                hint=f"Write {shown(case(pattern))}, or use ILIKE.",
-            )
-        return self._fits(self._column(node.this), pattern, whole, ignores_case=True)
-
-    def _fits(
-        self, column: str, pattern: str, whole: exp.Expr, *, ignores_case: bool = False
-    ) -> Predicate:
+    def _fits(self, column: str, pattern: str, whole: exp.Expr) -> Predicate:
         kind = self._types[column]
         if kind != Primitive(Kind.STRING):
-            raise PredicateError(
+            raise OtherFormError(
                 f"Column {column!r} of type {kind} is compared with text in "
                 f"{shown(to_text(whole))}.",
                 hint="Only text has patterns and letters; compare it with a value.",
             )
         pieces_of(pattern)
-        return Like(column, pattern, ignores_case=True) if ignores_case else like(column, pattern)
+        return like(column, pattern)
 
     def _text_of(self, node: object, whole: exp.Expr) -> str:
         """Return a text that is given as a literal or a parameter."""
@@ -508,20 +650,6 @@ class _Reader:
                 hint="Give a literal in single quotes, such as 'UA%', or a parameter.",
             )
         return node
-
-    def _two_columns(self, pair: Compared) -> Predicate:
-        left, right = self._types[pair.left], self._types[pair.right]
-        are_numbers = all(_kind_of(kind) in INTEGERS | FLOATS for kind in (left, right))
-        if not are_numbers and (left != right or not isinstance(left, Primitive | Decimal)):
-            raise PredicateError(
-                f"Column {pair.left!r} of type {left} is compared with {pair.right!r} of type "
-                f"{right} in {shown(self._text)}.",
-                hint="Compare columns of one type, or two of numbers.",
-            )
-        assert self._compared is not None  # checked by the caller
-        name = f"{_COMPARED}{len(self._compared)}"
-        self._compared[name] = pair
-        return Comparison(name, Op.EQ, value=True)
 
     def _knows(self, node: exp.Column | exp.Dot) -> bool:
         return ".".join(part.name for part in node.parts) in self._types
@@ -574,7 +702,7 @@ class _Reader:
         """Return the error for a column, or for text without quotes, instead of a literal."""
         text = ".".join(part.name for part in node.parts)
         if text in self._types:
-            return PredicateError(
+            return OtherFormError(
                 f"Column {column!r} is compared with the column {text!r} in {shown(self._text)}.",
                 hint="Compare a column with a literal; columns are compared after reading.",
             )
@@ -594,7 +722,7 @@ class _Reader:
             case exp.Paren():
                 return self._value(node.this, column)
             case exp.Null():
-                raise PredicateError(
+                raise MistakeError(
                     f"Column {column!r} is compared with NULL, which is never true.",
                     hint=f"Write {column} IS NULL.",
                 )
@@ -610,9 +738,18 @@ class _Reader:
                 return _text_value(node.name, kind, column)
             case exp.HexString():
                 return check_value(_bytes(node.name, column), kind, column)
+            case exp.Anonymous(expressions=[exp.Literal(is_string=True) as text]) if _is_timely(
+                kind
+            ) and node.name.lower() in ("date", "timestamp"):
+                return self._value(exp.cast(text.copy(), node.name, dialect="spark"), column)
             case exp.Cast(this=exp.Literal(is_string=True)) if _is_timely(kind):
                 # DATE '2013-06-01' is parsed as a cast.
-                moment = self._moments.read_literal(node, column)
+                try:
+                    moment = self._moments.read_literal(node, column)
+                except InvalidInputError as exc:
+                    raise MistakeError(
+                        exc.message, hint=_LITERAL_HINTS.get(_kind_of(kind), exc.hint)
+                    ) from exc
                 if moment is not None:
                     return _as_time(moment, kind, column, is_literal=True)
             case exp.Placeholder():
@@ -629,32 +766,32 @@ class _Reader:
         kind = self._types[column]
         value = parameter_value(value, kind)
         if value is None:
-            raise PredicateError(
+            raise MistakeError(
                 f"Column {column!r} is compared with NULL, which is never true.",
                 hint=f"Write {column} IS NULL.",
             )
-        if isinstance(value, str) and _is_timely(kind):
-            return parse_value(value, kind, column)
-        return compared_value(value, kind, column)
+        try:
+            if isinstance(value, str) and _is_timely(kind):
+                return parse_value(value, kind, column)
+            return compared_value(value, kind, column)
+        except InvalidInputError as exc:
+            raise MistakeError(exc.message, hint=exc.hint) from exc
 
     def _unquoted_date(self, node: exp.Sub, column: str) -> PredicateError:
         """Return the error for a subtraction, which SQL reads in a date without quotes."""
         text = to_text(node).replace(" ", "")
         if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text):
             return self._refused(node)
-        return PredicateError(
+        return MistakeError(
             f"Column {column!r} is compared with {text} without quotes, which is a difference of "
             f"numbers, in {shown(self._text)}.",
             hint=f"Put dates and times into single quotes: '{text}'.",
         )
 
-    def _refused(self, node: exp.Expr) -> PredicateError:
-        hint = "Compare columns with literals; AND, OR, NOT, IN, BETWEEN and IS NULL are supported."
-        return PredicateError(
+    def _refused(self, node: exp.Expr) -> OtherFormError:
+        return OtherFormError(
             f"Cannot use {shown(to_text(node))} in the predicate {shown(self._text)}.",
-            hint="Match regular expressions after reading, for example with Spark, DuckDB or pandas."
-            if isinstance(node, self._exp.RegexpLike | self._exp.RegexpILike)
-            else hint,
+            hint="Compare columns with literals.",
         )
 
 
@@ -665,6 +802,22 @@ def read_tree(text: str) -> exp.Expr:
         PredicateError: The text does not parse.
     """
     return _tree_of(text)
+
+
+def without_prefix(formula: Formula, prefix: str) -> Formula:
+    """Return a formula whose columns have lost a prefix such as `target.`."""
+    from sqlglot import expressions as exp
+
+    tree = parse_condition(formula.text)
+    for node in list(tree.find_all(exp.Column)):
+        name = ".".join(part.name for part in node.parts)
+        if name in formula.columns and name.startswith(prefix):
+            plain = parse_condition(".".join(quoted_name(part.name) for part in node.parts[1:]))
+            if node is tree:
+                tree = plain
+            node.replace(plain)
+    types = tuple((name.removeprefix(prefix), kind) for name, kind in formula.types)
+    return Formula(to_text(tree), types, formula.may_raise)
 
 
 def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:
@@ -691,16 +844,9 @@ def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:
     return to_text(tree) if is_renamed else None
 
 
-def read_predicate(
-    node: exp.Expr, text: str, types: Mapping[str, Type], compared: dict[str, Compared]
-) -> Predicate:
-    """Read a predicate from a part of a tree; see `parse_sql`."""
-    return _Reader(text, types, compared).read(node)
-
-
-def read_column(node: exp.Expr, text: str, types: Mapping[str, Type]) -> str:
-    """Read the name of a known column from a part of a tree."""
-    return _Reader(text, types)._column(node)
+def with_values(node: exp.Expr, text: str, types: Mapping[str, Type]) -> exp.Expr:
+    """Return a tree with literals in place of the current time."""
+    return _Reader(text, types)._with_values(node)
 
 
 def read_literal(node: exp.Expr, text: str, types: Mapping[str, Type], column: str) -> Scalar:

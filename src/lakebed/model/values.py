@@ -17,6 +17,7 @@ from lakebed.model.schema import Decimal, Kind, Primitive, Type
 Scalar = bool | int | float | str | bytes | dt.date | dt.datetime | decimal.Decimal | None
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+UTC_NAMES = frozenset(("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00", "UTC+00:00"))  # in Spark
 INTEGER_LIMITS = {
     Kind.INT: (-(2**31), 2**31 - 1),
     Kind.LONG: (-(2**63), 2**63 - 1),

@@ -15,6 +15,7 @@ from lakebed.model.evaluate import OPERATORS, matches
 from lakebed.model.predicate import (
     And,
     Comparison,
+    Formula,
     Leaf,
     Like,
     Membership,
@@ -34,7 +35,7 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
     """Return a bound predicate as an Arrow expression that selects the same rows.
 
     Args:
-        predicate: A predicate bound to `types`.
+        predicate: A predicate bound to `types`. The truth of a formula is a column of its name.
         types: Type of each column.
     """
     match predicate:
@@ -44,6 +45,8 @@ def to_arrow_expression(predicate: Predicate, types: Mapping[str, Type]) -> pc.E
         case Or(parts):
             expressions = [to_arrow_expression(part, types) for part in parts]
             return _joined(operator.or_, expressions) if expressions else pc.scalar(False)  # noqa: FBT003 - Arrow's signature
+        case Formula(name=name):
+            return pc.field(name)
         case NullCheck(column, negated):
             field = pc.field(*path_of(column, types))
             return field.is_valid() if negated else field.is_null()

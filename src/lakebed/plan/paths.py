@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.model.evaluate import matches
+from lakebed.model.evaluate import matches_each
 from lakebed.model.keys import decode_path, split_label
 from lakebed.model.predicate import FALSE, TRUE, And, Predicate, columns_of
 from lakebed.model.schema import Type
@@ -80,10 +80,9 @@ class Paths:
                 for number in distinct.dictionary.to_pylist()
             ]
         compared = self._compared.setdefault(predicate, {})
-        for combination in combinations:
-            if combination not in compared:
-                named = dict(zip(columns, combination, strict=True))
-                compared[combination] = matches(predicate, named)
+        new = [combination for combination in combinations if combination not in compared]
+        for combination, truth in zip(new, matches_each(predicate, columns, new), strict=True):
+            compared[combination] = truth
         truths = [compared[combination] for combination in combinations]
         return np.array(truths, dtype=bool)[codes]
 

@@ -20,6 +20,7 @@ from lakebed.model.predicate import (
     TRUE,
     And,
     Comparison,
+    Formula,
     Leaf,
     Membership,
     Or,
@@ -664,6 +665,8 @@ class _Group:
                     for part, leaves_ in zip(parts, useful, strict=True)
                 )
                 return [leaf for leaves_ in useful for leaf in leaves_] if is_closed else []
+            case Formula():
+                return []
             case _:
                 return [predicate] if can(predicate) else []
 
@@ -692,10 +695,12 @@ class _Group:
         self.evidence = {leaf: evidence.of(chosen) for leaf, evidence in self.evidence.items()}
 
     def _may(self, predicate: Predicate) -> np.ndarray:
-        return combined(predicate, len(self.positions), lambda leaf: self.evidence[leaf].may)
+        count = len(self.positions)
+        return combined(predicate, count, lambda leaf: self.evidence[leaf].may, formulas=True)
 
     def _surely(self, predicate: Predicate) -> np.ndarray:
-        return combined(predicate, len(self.positions), lambda leaf: self.evidence[leaf].surely)
+        count = len(self.positions)
+        return combined(predicate, count, lambda leaf: self.evidence[leaf].surely, formulas=False)
 
     def is_filtered(self) -> np.ndarray:
         """Return for each file whether some of its rows may miss a condition."""

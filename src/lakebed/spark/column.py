@@ -12,6 +12,7 @@ from lakebed.model.evaluate import OPERATORS
 from lakebed.model.predicate import (
     And,
     Comparison,
+    Formula,
     Like,
     Membership,
     NullCheck,
@@ -46,6 +47,8 @@ def to_spark_column(predicate: Predicate, types: Mapping[str, Type]) -> Column:
         case Or(parts):
             conditions = [to_spark_column(part, types) for part in parts]
             return join(operator.or_, conditions) if conditions else F.lit(False)  # noqa: FBT003 - Spark's signature
+        case Formula(text):
+            return F.expr(text)
         case NullCheck(name, negated):
             column = column_of(name, types)
             return column.isNotNull() if negated else column.isNull()

@@ -13,7 +13,7 @@ from lakebed.arrow.older import OlderFiles
 from lakebed.errors import InvalidInputError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.keys import OWN_FILE_PREFIX, split_label
-from lakebed.model.predicate import Leaf, Predicate, map_leaves, roots_of
+from lakebed.model.predicate import Leaf, Predicate, all_of, formulas_of, map_leaves, roots_of
 from lakebed.model.schema import (
     Field,
     Kind,
@@ -186,9 +186,13 @@ def read_natively(
     for stored_name in columns_with_uncertain_dates(spark, store, plan, read_types):
         name = held.get(stored_name, stored_name)
         frame = frame.withColumn(name, unpushed(name, read_types[stored_name]))
-    if plan.residual is not None:
-        frame = frame.where(to_spark_column(plan.residual, layout.predicate_types))
     constants = older.reading.constants
+    if plan.residual is not None:
+        for name in roots_of(all_of(formulas_of(plan.residual)), layout.predicate_types):
+            if name in constants:
+                value = _constant(constants[name], layout.column_types[name])
+                frame = frame.withColumn(name, value.cast(struct_of(plan, [name])[name].dataType))
+        frame = frame.where(to_spark_column(plan.residual, layout.predicate_types))
     if not constants and tuple(names) == tuple(held.get(field.name, field.name) for field in read):
         return _with_guards(frame, {name: layout.column_types[name] for name in names})
     return frame.select(

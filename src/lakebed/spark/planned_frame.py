@@ -11,7 +11,8 @@ from lakebed.arrow.older import OlderFiles
 from lakebed.arrow.scan import output_schema, scan
 from lakebed.errors import InvalidInputError
 from lakebed.model.lineage import simplify
-from lakebed.model.predicate import TRUE
+from lakebed.model.predicate import TRUE, formulas_of
+from lakebed.model.values import UTC_NAMES
 from lakebed.plan.plan import DataFile, Scan
 from lakebed.spark.connector import find_unreachable
 from lakebed.spark.file_lists import NativeWay
@@ -104,6 +105,7 @@ def _is_native(
     obstacle = (
         find_obstacle(store, plan, names)
         or _find_other_engine(spark)
+        or _find_other_meaning(spark, plan)
         or find_unreachable(spark, store, plan.files[0].key, retry=is_named)
     )
     if obstacle and is_named:
@@ -121,6 +123,16 @@ def _find_other_engine(spark: SparkSession) -> str:
     return (
         "" if is_spark(spark) else "the engine of the session is not Spark, whose reader it needs"
     )
+
+
+def _find_other_meaning(spark: SparkSession, plan: Scan) -> str:
+    """Return why a session would read the condition in another way; empty if it would not."""
+    if plan.residual is None or not formulas_of(plan.residual):
+        return ""
+    zone = str(spark.conf.get("spark.sql.session.timeZone", ""))
+    if zone in UTC_NAMES and str(spark.conf.get("spark.sql.ansi.enabled", "")).lower() == "true":
+        return ""
+    return "the condition is computed in UTC and by ANSI rules, which those of the session are not"
 
 
 def _is_slow_by_path(spark: SparkSession, store: Store, plan: Scan) -> bool:

@@ -21,6 +21,7 @@ from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.predicate import (
     And,
     Comparison,
+    Formula,
     Leaf,
     Like,
     Membership,
@@ -74,25 +75,30 @@ def evidence_of(leaf: Leaf, bounds: Bounds, row_count: pa.ChunkedArray, kind: Ty
     return Evidence(may & ~facts.is_empty, surely | facts.is_empty)
 
 
-def combined(predicate: Predicate, count: int, of: Callable[[Leaf], np.ndarray]) -> np.ndarray:
+def combined(
+    predicate: Predicate, count: int, of: Callable[[Leaf], np.ndarray], *, formulas: bool
+) -> np.ndarray:
     """Return for each file whether a predicate is true, from its leaves.
 
     Args:
         predicate: The predicate.
         count: Number of files.
         of: Function that returns for each file whether a leaf of the predicate is true.
+        formulas: Truth that a formula has for each file, since no fact about a file decides it.
     """
     match predicate:
         case And(parts):
             truth = np.ones(count, dtype=bool)
             for part in parts:
-                truth &= combined(part, count, of)
+                truth &= combined(part, count, of, formulas=formulas)
             return truth
         case Or(parts):
             truth = np.zeros(count, dtype=bool)
             for part in parts:
-                truth |= combined(part, count, of)
+                truth |= combined(part, count, of, formulas=formulas)
             return truth
+        case Formula():
+            return np.full(count, formulas)
         case _:
             return of(predicate)
 

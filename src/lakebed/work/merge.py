@@ -28,7 +28,7 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
-from lakebed.model.assignments import columns_of_type
+from lakebed.model.assignments import OfColumn
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
 from lakebed.model.merging import (
@@ -569,8 +569,8 @@ class _Merge:
         else:
             rules = bind_clauses(self._clauses, data, schema, columns, constraint)
         for assignment in rules.assignments:
-            for name in columns_of_type(assignment.term):
-                side, _, column = name.partition(".")
+            if isinstance(assignment.term, OfColumn):
+                side, _, column = assignment.term.name.partition(".")
                 kind = data[column] if side == Side.SOURCE else columns[column]
                 given = Schema(fields=(Field(name=assignment.name, type=kind),))
                 try:
@@ -822,6 +822,8 @@ def _condition_on(on: Sequence[str], keys: KeyValues, types: Mapping[str, Type])
     """Return a predicate that holds for every entity with one of the keys."""
     terms: list[Predicate] = []
     for name, table, is_listed in zip(on, keys.columns, keys.are_listed, strict=True):
+        if name not in types:
+            continue  # a computed key, which no fact about a file decides
         try:
             values: list[Any] = table.column("value").to_pylist()
         except (OverflowError, ValueError):

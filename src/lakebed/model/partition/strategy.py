@@ -23,8 +23,11 @@ from lakebed.model.partition.function import PartitionFunction, flat, text_error
 from lakebed.model.partition.order import chains, project_order
 from lakebed.model.partition.text import parse_functions
 from lakebed.model.predicate import (
+    FALSE,
+    TRUE,
     And,
     Comparison,
+    Formula,
     Leaf,
     Op,
     Or,
@@ -32,6 +35,7 @@ from lakebed.model.predicate import (
     all_of,
     any_of,
     columns_of,
+    formulas_of,
     map_leaves,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
@@ -252,6 +256,9 @@ class PartitionStrategy:
             if isinstance(predicate, And):
                 return all_of([*parts, *([] if strict else self._jointly(predicate, schema, own))])
             return any_of([*parts, *(self._jointly(predicate, schema, own) if strict else [])])
+        if isinstance(predicate, Formula):
+            is_own = all(column in own for column in predicate.columns)
+            return predicate if is_own else FALSE if strict else TRUE
         if predicate.column in own:
             return predicate
         projections = list(self._projections(predicate, schema, strict=strict))
@@ -297,7 +304,7 @@ class PartitionStrategy:
             return leaf
 
         projected = map_leaves(predicate, exact_leaf)
-        return None if unaligned else projected
+        return None if unaligned or formulas_of(predicate) else projected
 
     def _projections(self, leaf: Leaf, schema: Schema, *, strict: bool) -> Iterator[Predicate]:
         functions = [f for f in self.functions if f.takes_source and f.source == leaf.column]

@@ -178,7 +178,7 @@ class _Judged:
             for leaf in leaves(question):
                 if leaf not in self.known:
                     self.known[leaf] = self._may(leaf)
-            may |= combined(question, len(self.ranges), self.known.__getitem__)
+            may |= combined(question, len(self.ranges), self.known.__getitem__, formulas=True)
         return may
 
     def _may(self, leaf: Leaf) -> np.ndarray:
