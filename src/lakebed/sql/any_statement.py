@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakebed.common.shown import shown
-from lakebed.errors import InvalidInputError
-from lakebed.model.sql_dialect import parse, quoted_words
+from lakebed.errors import InvalidInputError, LakebedError
+from lakebed.model.sql_dialect import parse, quoted_words, to_text
 from lakebed.model.sql_heads import FirstWords, changes, head_of, without_texts
 from lakebed.model.sql_predicates import check_quotes, why_unreadable
 from lakebed.sql import (
@@ -21,9 +21,10 @@ from lakebed.sql import (
     table_statements,
     upkeep_statements,
 )
-from lakebed.sql.lake_access import StatementOrder
+from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.refusals import KNOWN, refused, unknown_statement, unreadable
 from lakebed.sql.session_meaning import check_texts
+from lakebed.sql.statement_columns import Sides, in_terms_of_target
 from lakebed.sql.statement_source import QuerySource, opener_by_name
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def _run(order: StatementOrder, text: str) -> Any:
         if head.name == "?":
             raise unknown_statement("SHOW")
         return upkeep_statements.run(order, head, text)
-    tree = _tree_of(text)
+    # The expressions of these are computed in the language of conditions, but for those of a session.
+    as_written = order.spark is None and head.verb in ("DELETE", "UPDATE", "MERGE")
+    tree = _tree_of(text, as_written=as_written)
     if any(quoted_words(text)) and order.lake.exists(head.name):
         check_quotes(text, order.lake.open(head.name).descriptor.column_types)
     return _changed(order, tree, head)
@@ -128,7 +131,7 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
     """
     if order.spark is None:
         if not _OF_A_MOMENT.search(without_texts(text)):
-            return asking.ask(text, opener_by_name(order))
+            return asking.ask(*_with_condition_of_dataset(order, text))
         word = next(quoted_words(text), None)
         if word is not None:
             raise refused(
@@ -146,6 +149,48 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
         return source.arrow(tree)
     finally:
         source.close()
+
+
+def _with_condition_of_dataset(order: StatementOrder, text: str) -> tuple[str, asking.OpenTable]:
+    """Return a query for DuckDB, and the opener of its tables.
+
+    A condition on the rows of one dataset is left to the dataset, so that it has the meaning that it
+    has in DELETE and UPDATE. DuckDB gives NULL for a division by zero, and rounds where Spark cuts.
+    """
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    opener = opener_by_name(order)
+    try:
+        with _quiet:
+            (tree,) = parse(text)
+    except (SqlglotError, LakebedError, ValueError):
+        return text, opener  # of DuckDB alone, or wrong
+    try:
+        asked = asking.tree_of(text)
+    except LakebedError:
+        asked = tree  # a text of Spark, such as 'x' 'y', in the condition
+    condition, table = tree.args.get("where"), tree.find(exp.Table)
+    if not isinstance(tree, exp.Select) or condition is None or table is None:
+        return text, opener
+    is_of_one = (
+        len(list(tree.find_all(exp.Table, exp.Query))) == 2 and tree.args["from_"].this is table
+    )
+    is_plain = is_of_one and not {name for name, part in table.args.items() if part} - {
+        "this",
+        "alias",
+    }
+    if not is_plain or table.name in order.tables or any(quoted_words(text)):
+        return text, opener
+    try:
+        dataset = open_table(order.lake, table.name).snapshot()
+        sides = Sides(table.alias or table.name, dataset.schema.names)
+        own = to_text(in_terms_of_target(condition.this, sides, in_view=True))
+        view = dataset.where(own)
+    except LakebedError:
+        return text, opener  # DuckDB may know it, or raises an error of its own
+    asked.set("where", None)
+    return asked.sql("duckdb"), lambda _, wanted: asking.rows_of(view, wanted)
 
 
 class _Quiet(logging.Filter):
@@ -178,7 +223,7 @@ class _Quiet(logging.Filter):
 _quiet = _Quiet()
 
 
-def _tree_of(text: str) -> Any:
+def _tree_of(text: str, *, as_written: bool = False) -> Any:
     from sqlglot.errors import SqlglotError
 
     bare = without_texts(text)
@@ -193,7 +238,7 @@ def _tree_of(text: str) -> Any:
         )
     try:
         with _quiet:
-            trees = parse(text)
+            trees = parse(text, as_written=as_written)
     except SqlglotError as exc:
         raise unreadable(text, why_unreadable(exc)) from exc
     if len(trees) != 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     LakebedError,
-    MissingDependencyError,
     SchemaMismatchError,
 )
 from lakebed.model.footprint import FOOTPRINT, hidden_columns
@@ -35,7 +33,6 @@ OpenTable = Callable[[str, Collection[str]], object]
 """Returns the rows of a table by name, in a form that DuckDB reads, always of one version. It has the
 given columns of the footprint, as far as it has none of these names itself."""
 
-_EXTRA = "duckdb"
 _FEW_LEVELS = 60  # fit into every stack
 _MOST_LEVELS = 5_000  # of more, DuckDB takes minutes
 # Names in a query must not refer to objects of this process, files, or extensions of the network.
@@ -59,13 +56,10 @@ def ask(
         read: Its tree and the names of its tables, if the caller has them; None to read the text.
 
     Raises:
-        MissingDependencyError: DuckDB is not installed.
         InvalidInputError: It is not a single SELECT, it has too many levels, or DuckDB rejects it.
         DatasetNotFoundError: The query names a table that does not exist.
         DamagedFileError: A data file is damaged.
     """
-    if importlib.util.find_spec("duckdb") is None:
-        raise MissingDependencyError.for_extra("duckdb", _EXTRA, "SQL")
     import duckdb
 
     if read is None:

@@ -11,6 +11,7 @@ from lakebed.model.schema import (
     MISSING,
     SMALLINT,
     TINYINT,
+    Decimal,
     Field,
     Kind,
     ListOf,
@@ -21,12 +22,26 @@ from lakebed.model.schema import (
     check_map_key,
 )
 from lakebed.model.sql_dialect import to_text
-from lakebed.model.sql_terms import decimal_of
 from lakebed.sql.refusals import refused, shown_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from sqlglot import expressions as exp
+
+
+def _decimal_of(node: exp.DataType) -> Decimal:
+    """Return the type that DECIMAL stands for.
+
+    Raises:
+        InvalidInputError: Its precision or scale is not possible, or not a number.
+    """
+    given = [part.name for part in node.expressions]
+    if len(given) > 2 or not all(text.isdecimal() and len(text) < 4 for text in given):
+        raise InvalidInputError(
+            f"Illegal {shown_sql(node)}.",
+            hint="Write DECIMAL(p, s), such as DECIMAL(10, 2).",
+        )
+    return Decimal(*[int(text) for text in given], *[10, 0][len(given) :])
 
 
 def field_of(column: exp.ColumnDef, spark: SparkSession | None = None) -> Field:
@@ -98,7 +113,7 @@ def type_of(node: exp.DataType) -> Type:
     parts = node.expressions
     match node.this:
         case names.DECIMAL:
-            return decimal_of(node)
+            return _decimal_of(node)
         case names.ARRAY | names.LIST if len(parts) == 1:
             return ListOf(type_of(parts[0]))
         case names.MAP if len(parts) == 2:

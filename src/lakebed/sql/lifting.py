@@ -1,7 +1,8 @@
 """Parts of clauses that concern the source alone, which become columns of its query.
 
-What only the source decides is computed by the engine of the source, with all of its functions.
-What concerns both rows is left to the merge, which compares columns and computes a few functions.
+In a session of Spark, what only the source decides is computed there, with all of its functions and
+settings. Else only columns are taken from the source, and all is computed in the language of
+conditions: DuckDB, which reads the source, gives some expressions another meaning.
 """
 
 from __future__ import annotations
@@ -33,14 +34,16 @@ class Lifted:
         wanted: Types of fields that columns are converted to, by the names of the columns.
     """
 
-    def __init__(self, sides: Sides, fields: Sequence[str]) -> None:
+    def __init__(self, sides: Sides, fields: Sequence[str], *, is_of_session: bool) -> None:
         """Start without columns.
 
         Args:
             sides: The tables of the statement.
             fields: Columns of the dataset, whose names only keys may have.
+            is_of_session: Whether a session of Spark reads the source.
         """
         self._sides = sides
+        self._is_of_session = is_of_session
         self._taken = set(fields)
         self._columns: dict[str, exp.Expr] = {}
         self._known: dict[tuple[str, str], str] = {}
@@ -108,9 +111,13 @@ class Lifted:
         check_no_query(node)
         # A time that a session means is a text here, which the merge reads as the type of its field.
         is_read = isinstance(node, exp.Null) or (isinstance(node, exp.Literal) and node.is_string)
-        if self._sides.of(node) <= {Side.SOURCE} and not is_read:
+        if self._is_lifted(node) and self._sides.of(node) <= {Side.SOURCE} and not is_read:
             return to_text(column_of(Side.SOURCE, self.column(node, kind)))
         return to_text(self._value(node, kind))
+
+    def _is_lifted(self, node: exp.Expr) -> bool:
+        """Return whether a part that concerns the source alone is a column of its query."""
+        return self._is_of_session or self._sides.find(node) is not None
 
     def _of_source(self, node: exp.Expr, kind: Type | None = None) -> exp.Expr:
         return column_of(Side.SOURCE, self.column(node, kind))
@@ -127,10 +134,12 @@ class Lifted:
             case exp.Not():
                 return exp.Not(this=self._condition(node.this))
         sides = self._sides.of(node)
-        if sides == {Side.SOURCE}:
+        if sides == {Side.SOURCE} and self._is_lifted(node):
             return self._of_source(node)
         if Side.SOURCE not in sides:
             return in_terms_of_sides(node, self._sides)
+        if not self._is_of_session:
+            return self._value(node, None)
         match node:
             case exp.Between() if node.args.get("symmetric"):
                 raise refused(
@@ -150,31 +159,13 @@ class Lifted:
                 for part in parts[1:]:
                     either = exp.Or(this=either, expression=part)
                 return exp.Paren(this=self._condition(either))
-            case exp.NullSafeEQ():
-                raise refused("<=> of two tables", "Write =; a null key matches nothing.")
-        if not isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
-            raise refused(
-                f"condition on both tables such as {to_text(node)}",
-                "Compare a column of the dataset with a value of the source, by =, !=, <, <=, > "
-                "or >=.",
-            )
-        return type(node)(
-            this=self._compared(node.args["this"]),
-            expression=self._compared(node.args["expression"]),
-        )
-
-    def _compared(self, node: exp.Expr) -> exp.Expr:
-        return (
-            self._of_source(node)
-            if self._sides.of(node) == {Side.SOURCE}
-            else in_terms_of_sides(node, self._sides)
-        )
+        return self._value(node, None)
 
     def _value(self, node: Any, kind: Type | None) -> exp.Expr:
         """Return a value, whose parts of the source alone are columns of the type, if it has one."""
         sides = self._sides.of(node)
-        if sides == {Side.SOURCE}:
-            return self._of_source(node, kind)
+        if sides == {Side.SOURCE} and self._is_lifted(node):
+            return self._of_source(node, kind if self._is_of_session else None)
         own: exp.Expr = node.copy()
         if not sides:
             return own

@@ -22,6 +22,7 @@ from lakebed.sql.statement_columns import (
     Sides,
     check_no_query,
     column_of,
+    in_terms_of_sides,
     in_terms_of_target,
     target_name,
 )
@@ -75,6 +76,14 @@ def merge(order: StatementOrder, tree: exp.Merge) -> MergeReport:
         source.close()
 
 
+def _where_met(conditions: list[exp.Expr], value: exp.Expr) -> exp.Expr:
+    """Return a key of the source, which is null and matches nothing where a condition is not true."""
+    if not conditions:
+        return value
+    met = exp.and_(*(condition.copy() for condition in conditions))
+    return exp.Case(ifs=[exp.If(this=met, true=value.copy())])
+
+
 def _query_of(using: exp.Expr) -> exp.Expr:
     is_rows = isinstance(using, exp.Table | exp.Subquery | exp.Values)
     if not is_rows or not using.alias_or_name:
@@ -106,11 +115,11 @@ class _Merge:
         self._columns = columns
         self._sides = Sides(alias, fields, using.alias_or_name, columns)
         self._meaning = SessionMeaning(order.spark, self._sides, column_types_of(dataset))
-        self.lifted = Lifted(self._sides, fields)
+        self.lifted = Lifted(self._sides, fields, is_of_session=order.spark is not None)
 
     def clauses(self, tree: exp.Merge) -> OrderedClauses:
         """Return the clauses, and note the columns of the source that they need."""
-        on, match_where = self._on(tree.args["on"])
+        on, on_computed, match_where = self._on(tree.args["on"])
         matched, missing, inserts = [], [], []
         _check_reached(tree.args["whens"].expressions)
         for when in tree.args["whens"].expressions:
@@ -123,6 +132,7 @@ class _Merge:
         inserted, insert_where = self._inserts(inserts)
         return OrderedClauses(
             on=on,
+            on_computed=on_computed,
             match_where=match_where,
             matched=tuple(matched),
             missing=tuple(missing),
@@ -130,12 +140,13 @@ class _Merge:
             insert_where=insert_where,
         )
 
-    def _on(self, node: exp.Expr | None) -> tuple[tuple[str, ...], str | None]:
-        """Return the keys, and the rest of the condition."""
+    def _on(self, node: exp.Expr | None) -> tuple[tuple[str, ...], dict[str, str], str | None]:
+        """Return the keys, those that are computed, and the rest of the condition."""
         if not node:
             raise refused("MERGE without ON", "Give keys: ON t.id = s.id.")
         check_no_query(node)
         keys: dict[str, exp.Expr] = {}
+        computed: list[tuple[exp.Expr, exp.Expr]] = []
         of_source: list[exp.Expr] = []
         rest: list[exp.Expr] = []
         for part in _conjuncts(node):
@@ -144,23 +155,37 @@ class _Merge:
                 keys[key[0]] = key[1]
             elif self._sides.of(part) == {Side.SOURCE}:
                 of_source.append(part)
+            elif (pair := self._computed_key(part)) is not None:
+                computed.append(pair)
             else:
                 rest.append(part)
-        if not keys:
+        if not keys and not computed:
             raise refused(
                 f"MERGE whose ON is {shown_sql(node)}",
                 "Give at least one equality of a field and a value of the source, joined to the "
                 "rest by AND: ON t.id = s.id AND ….",
             )
         for name, value in keys.items():
-            # A row of the source that does not meet its own conditions matches nothing, as null.
-            if of_source:
-                met = exp.and_(*(condition.copy() for condition in of_source))
-                value = exp.Case(ifs=[exp.If(this=met, true=value.copy())])
-            self.lifted.add_key(name, value, self._schema.get(name).type)
+            self.lifted.add_key(name, _where_met(of_source, value), self._schema.get(name).type)
+        on_computed = {
+            self.lifted.column(_where_met(of_source, value)): to_text(
+                in_terms_of_sides(self._meaning.condition(key), self._sides)
+            )
+            for key, value in computed
+        }
         meant = [self._meaning.condition(part) for part in rest]
         text = " AND ".join(f"({self.lifted.condition(part)})" for part in meant)
-        return tuple(keys), text or None
+        return tuple(keys), on_computed, text or None
+
+    def _computed_key(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return an expression on the dataset, and the value of the source that it is equal to."""
+        if not isinstance(node, exp.EQ):
+            return None
+        left, right = node.args["this"], node.args["expression"]
+        for one, other in ((left, right), (right, left)):
+            if self._sides.of(one) == {Side.TARGET} and self._sides.of(other) == {Side.SOURCE}:
+                return one, other
+        return None
 
     def _key(self, node: exp.Expr) -> tuple[str, exp.Expr] | None:
         """Return the field and the value of the source that an equality joins."""

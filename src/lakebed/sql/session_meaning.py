@@ -21,7 +21,7 @@ from lakebed.errors import PredicateError
 from lakebed.model.merging import Side
 from lakebed.model.schema import Decimal, Kind, Primitive, Struct, Type
 from lakebed.model.sql_dialect import to_text
-from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMES, from_micros
+from lakebed.model.values import EPOCH, FLOATS, INTEGERS, TIMES, UTC_NAMES, from_micros
 from lakebed.sql.refusals import shown_sql
 from lakebed.sql.statement_columns import Sides
 
@@ -32,7 +32,6 @@ _IN_SOURCE = (
     "Let Spark compute it in a source: MERGE INTO t USING (SELECT …) s ON t.id = s.id WHEN MATCHED "
     "THEN …."
 )
-_UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00", "UTC+00:00"))
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
@@ -540,7 +539,7 @@ class SessionMeaning:
 
     @property
     def _is_utc(self) -> bool:
-        return self._setting("spark.sql.session.timeZone") in _UTC
+        return self._setting("spark.sql.session.timeZone") in UTC_NAMES
 
     @property
     def _is_ansi(self) -> bool:

@@ -21,7 +21,7 @@ from lakebed.model.names import find_alike
 from lakebed.model.predicate import quoted_name
 from lakebed.model.schema import Type
 from lakebed.model.spark_types import spark_frame_of
-from lakebed.model.sql_dialect import to_text
+from lakebed.model.sql_dialect import parse, to_text
 from lakebed.sql.asking import OpenTable, ask, check_tables, rows_of
 from lakebed.sql.lake_access import StatementOrder, open_table
 from lakebed.sql.session_meaning import instant_of
@@ -124,7 +124,9 @@ class QuerySource:
             names[name] = None
             return name
 
-        own = _renamed(query, named, takes_qualified=False)
+        # Read again: the tree of a MERGE has calls as they are written, which DuckDB may call otherwise.
+        (typed,) = parse(to_text(query))
+        own = _renamed(typed, named, takes_qualified=False)
         _escape_patterns(own)
         check_tables(names)
         return ask(own.sql(dialect="duckdb"), self._open, (own, tuple(names)))
