@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 from every_object import SCHEMA, lake_of, rows
+from lakebed.model.sql_terms import parse_term
 
 import lakebed
 from fuzz import worlds
@@ -50,7 +51,6 @@ from lakebed.model.partition.strategy import PartitionStrategy
 from lakebed.model.schema import Kind, Primitive
 from lakebed.model.sql_heads import head_of
 from lakebed.model.sql_predicates import parse_sql
-from lakebed.model.sql_terms import parse_term
 from lakebed.model.uri import parse_constraints, parse_uri
 from lakebed.pipeline.declaration import read_pipeline
 from lakebed.sql.asking import tables_of, tree_of

@@ -17,6 +17,7 @@ from lakebed.model.predicate import (
     TRUE,
     And,
     Comparison,
+    Formula,
     Like,
     Membership,
     NullCheck,
@@ -133,54 +134,29 @@ def test_text_is_read(text: str, predicate: Predicate) -> None:
         ("(" * 5000 + "b" + ")" * 5000, "Cannot read"),
         ("nn = 5", "Unknown column 'nn'.*Did you mean"),
         ("x.n = 5", "Unknown column 'x.n'"),
-        ("5 = 5", "Cannot use"),
-        ("n = i", "compared with the column 'i'"),
-        ("n + 1 = 5", r"Cannot use 'n \+ 1'"),
         ("lower(s) = 'A'", "never true.*ILIKE"),
         ("upper(s) = 'a'", "never true.*'A'"),
-        ("lower(n) = 'a'", "'n' of type long is compared with text"),
-        ("lower(s) < 'a'", "Cannot use"),
-        ("n LIKE 'a%'", "'n' of type long is compared with text"),
         ("s LIKE n", "needs a text"),
         (r"s LIKE 'a\\'", "ends with a backslash"),
-        ("s LIKE 'a' ESCAPE '!!'", "Cannot use"),
-        ("d > now()", "'d' of type date is compared with a time"),
+        ("s LIKE 'a' ESCAPE '!!'", "Cannot compute"),
         ("t > now() - 7", "Cannot compute"),
         ("t > now() - INTERVAL 1.5 DAY", "Cannot read the interval"),
         ("t > now() - INTERVAL '1' FORTNIGHT", "Cannot read"),
         ("t > now() - INTERVAL 9999 YEARS", "outside the years"),
-        ("n > current_date", "Cannot use"),
+        ("n > current_date", "Cannot compute"),
         ("n = ?", "has 1 parameter.*and 0 were given"),
         ("n = :x", "no parameter 'x'"),
-        ("s <=> 'a'", "Cannot use"),
         ("n IN (SELECT 1)", "Cannot use"),
         ("n IN ()", "Cannot"),
-        ("s = -'a'", "Cannot use"),
-        ("n = CAST(5.7 AS INT)", "Cannot use"),
-        ("s = CAST(5 AS STRING)", "Cannot use"),
-        ("s = DATE '2013-06-01'", "Cannot use"),
-        ("n < 5 < 6", "Cannot use"),
+        ("n = 'five'", "does not fit"),
+        ("n = DATE '2013-06-01'", "Cannot compute"),
+        ("n < 5 < 6", "Cannot compute"),
         ("n", "used as a condition"),
         ("n = NULL", "IS NULL"),
-        ("n IN (1, NULL)", "IS NULL"),
-        ("n = '5'", r"Value '5' \(str\) does not fit column 'n' of type long"),
-        ("n = 5.0", "not a valid long"),
-        ("n = 1e5", "not a valid long"),
-        ("s = 5", "does not fit"),
-        ("s = 1e5", "does not fit"),
         ("d = 5", "does not fit"),
         ("b = 1", "does not fit"),
-        ("b = 'true'", "does not fit"),
-        ("x = '1.5'", "does not fit"),
-        ("f = 1e300", "does not fit"),
-        ("q = 1.234", "does not fit"),
         ("d = '2013-02-30'", "not a valid date.*2013-06-01"),
-        ("d = TIMESTAMP '2013-06-01 12:00:00'", "compared with a time"),
-        ("t = '2013-06-01T00:00:00.0000001'", "six digits"),
         ("t = 'yesterday'", "not a valid timestamp"),
-        ("w = '2013-06-01T00:00:00Z'", "without a zone"),
-        ("raw = X'0'", "two hexadecimal digits"),
-        ("raw = 'a'", "does not fit"),
         ("tags = 'a'", "does not fit"),
         ("s = DE", "neither a literal nor a column.*single quotes, as in \"s = 'DE'\""),
         ("s IN (DE, 'FR')", "single quotes"),
@@ -191,8 +167,7 @@ def test_text_is_read(text: str, predicate: Predicate) -> None:
         ("d = 2013-06-01", "quotes: '2013-06-01'"),
         ("t BETWEEN 2013-06-01 AND 2013-7-1", "quotes: '2013-06-01'"),
         ("s IN (2013-06-01)", "quotes: '2013-06-01'"),
-        ("d = 2013-06", "Cannot use"),
-        ("n = 2013-06-01", "Cannot use"),
+        ("d = 2013-06", "Cannot compute"),
         ("s = 'it", "a quote is not closed"),
         ("n = 5 AND", "incomplete or wrong near 'AND'"),
         ("d = " + "9" * 5000, "does not fit column 'd'"),
@@ -210,10 +185,64 @@ def test_text_that_is_no_predicate_says_why(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "n = i",
+        "n + 1 = 5",
+        "lower(n) = 'a'",
+        "lower(s) < 'a'",
+        "n LIKE 'a%'",
+        "d > now()",
+        "s <=> 'a'",
+        "n = CAST(5.7 AS INT)",
+        "s = CAST(5 AS STRING)",
+        "n IN (1, NULL)",
+        "n = '5'",
+        "n = 1e5",
+        "s = 5",
+        "s = 1e5",
+        "b = 'true'",
+        "x = '1.5'",
+        "f = 1e300",
+        "q = 1.234",
+        "d = TIMESTAMP '2013-06-01 12:00:00'",
+        "t = '2013-06-01T00:00:00.0000001'",
+        "w = '2013-06-01T00:00:00Z'",
+        "raw = X'0'",
+        "raw = 'a'",
+        "n = 2013-06-01",
+        "5 = 5",
+        "s LIKE ANY ('a', 'b')",
+        "n = 1L",
+        "s ILIKE 'a_%'",
+        "lower(s) = 'a_b'",
+        "'A' = upper(s)",
+        "upper(s) LIKE 'A%'",
+        "lower(s) IN ('a', 'b')",
+    ],
+)
+def test_any_expression_is_a_formula(text: str) -> None:
+    """It is computed for each row, and may be negated."""
+    formula = parse_sql(text, TYPES)
+
+    assert isinstance(formula, Formula)
+    assert set(formula.columns) <= set(TYPES)
+    assert isinstance(parse_sql(f"NOT ({text})", TYPES), Formula)
+    assert parse_sql(str(formula), TYPES) == formula
+
+
+def test_a_fraction_beside_whole_numbers_is_a_whole_number() -> None:
+    assert parse_sql("n = 5.0", TYPES) == parse_sql("n = 5", TYPES)
+    assert parse_sql("n > 1.5", TYPES) == parse_sql("n > 1", TYPES)
+    assert parse_sql("n >= 1.5", TYPES) == parse_sql("n >= 2", TYPES)
+    assert parse_sql("n <= -1.5", TYPES) == parse_sql("n <= -2", TYPES)
+
+
+@pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("s RLIKE 'a'", "Match regular expressions after reading"),
-        ("s + 1 = 5", "Compare columns with literals"),
+        ("levensteinn(s, 'a') = 1", "Did you mean"),
+        ("n > d", "compute it in Spark"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_what_to_do(text: str, hint: str) -> None:
@@ -236,20 +265,10 @@ PREFIX = And((Comparison("s", Op.GE, "N7"), Comparison("s", Op.LT, "N8")))
         ("s LIKE '%'", Like("s", "%")),
         ("s NOT LIKE '%a'", Like("s", "%a", negated=True)),
         ("NOT s LIKE '%a'", Like("s", "%a", negated=True)),
-        ("s ILIKE 'a_%'", Like("s", "a_%", ignores_case=True)),
-        ("s NOT ILIKE 'a'", Like("s", "a", ignores_case=True, negated=True)),
         (r"s LIKE '%50\\%'", Like("s", r"%50\%")),
         ("s LIKE '%50!%' ESCAPE '!'", Like("s", r"%50\%")),
         ("endswith(s, 'a_')", Like("s", r"%a\_")),
         ("contains(s, '%')", Like("s", r"%\%%")),
-        ("lower(s) = 'a_b'", Like("s", r"a\_b", ignores_case=True)),
-        ("'A' = upper(s)", Like("s", "A", ignores_case=True)),
-        ("upper(s) != 'A'", Like("s", "A", ignores_case=True, negated=True)),
-        ("upper(s) LIKE 'A%'", Like("s", "A%", ignores_case=True)),
-        (
-            "lower(s) IN ('a', 'b')",
-            Or((Like("s", "a", ignores_case=True), Like("s", "b", ignores_case=True))),
-        ),
     ],
 )
 def test_patterns_are_comparisons_as_far_as_they_can_be(text: str, predicate: Predicate) -> None:
@@ -310,7 +329,7 @@ def test_moments_are_computed_at_the_time_of_the_call(text: str, value: object) 
     ],
 )
 def test_parameters_stand_for_values(text: str, parameters: object, predicate: Predicate) -> None:
-    assert parse_sql(text, TYPES, None, parameters) == predicate
+    assert parse_sql(text, TYPES, parameters) == predicate
 
 
 @pytest.mark.parametrize(
@@ -333,7 +352,7 @@ def test_parameters_that_do_not_fit_are_refused(
     text: str, parameters: object, message: str
 ) -> None:
     with pytest.raises(PredicateError, match=message):
-        parse_sql(text, TYPES, None, parameters)
+        parse_sql(text, TYPES, parameters)
 
 
 VALUES = {
@@ -425,21 +444,18 @@ class TestArguments:
             "current_date('UTC') > d",
             "t > now(0)",
             "n = CAST('5' AS INT FORMAT '9')",
-            "d = TRY_CAST('2013-06-01' AS DATE)",
             "t > CAST('2013-06-01 12:30:00.5' AS TIMESTAMP(0))",
             "t > current_date - INTERVAL '1' YEAR TO MONTH",
             "n IN (SELECT 1)",
             "n IN UNNEST(tags)",
-            "s LIKE ANY ('a', 'b')",
-            "s LIKE ALL ('a', 'b')",
             "s = 'a' COLLATE UNICODE_CI",
-            "n = 1L",
-            "t > date_add(MONTH, 1, current_date)",
             "EXISTS (SELECT 1)",
         ],
     )
     def test_forms_with_arguments_of_their_own_are_refused(self, text: str) -> None:
-        with pytest.raises(PredicateError, match=r"Cannot|needs a text"):
+        with pytest.raises(
+            PredicateError, match=r"Cannot|not computed without Spark|is not a type"
+        ):
             parse_sql(text, TYPES)
 
     @pytest.mark.parametrize(
@@ -448,7 +464,6 @@ class TestArguments:
             ("n BETWEEN SYMMETRIC 3 AND 1", "n BETWEEN 3 AND 1 OR n BETWEEN 1 AND 3"),
             ("n NOT BETWEEN SYMMETRIC 3 AND 1", "NOT (n BETWEEN 3 AND 1 OR n BETWEEN 1 AND 3)"),
             ("s NOT LIKE 'a%'", "NOT s LIKE 'a%'"),
-            ("s NOT ILIKE 'a'", "NOT s ILIKE 'a'"),
             ("b IS NOT TRUE", "NOT b IS TRUE"),
             ("n IS NOT NULL", "NOT n IS NULL"),
         ],

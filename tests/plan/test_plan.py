@@ -5,7 +5,7 @@ import datetime as dt
 import logging
 import pickle
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from inside import store_of
 import lakebed
 from lakebed.dataset import Dataset
 from lakebed.errors import PredicateError
-from lakebed.model.evaluate import matches
+from lakebed.model.evaluate import matches_each
 from lakebed.model.keys import decode_path
 from lakebed.model.predicate import Predicate
 from lakebed.model.schema import Type
@@ -494,11 +494,13 @@ def test_each_condition_is_compared_once_with_each_value(
 ) -> None:
     compared = []
 
-    def record(predicate: Predicate, values: Mapping[str, Scalar]) -> bool:
-        compared.append((predicate, tuple(values.items())))
-        return matches(predicate, values)
+    def record(
+        predicate: Predicate, columns: Sequence[str], rows: Sequence[tuple[Scalar, ...]]
+    ) -> list[bool]:
+        compared.extend((predicate, row) for row in rows)
+        return matches_each(predicate, columns, rows)
 
-    monkeypatch.setattr(paths, "matches", record)
+    monkeypatch.setattr(paths, "matches_each", record)
 
     kept = len(flights.where("ts >= '2013-01-02' AND ts < '2013-01-04' AND carrier = 'UA'").plan())
 
