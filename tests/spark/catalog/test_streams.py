@@ -188,3 +188,15 @@ def test_streams_are_of_namespaces_and_not_of_facts(
     assert values(lake["sales"], "copy") == [5]
     with pytest.raises(AnalysisException, match="micro-batch"):
         streams.writer("facts", "lake.numbers.history").toTable("lake.facts")
+
+
+def test_stream_applies_a_condition_on_levels_of_paths(
+    spark: Any, lake: lakebed.Repository, streams: Streams
+):
+    frame = spark.readStream.table("lake.numbers").where("part = 1").select("n")
+
+    run(streams.of("odd", frame).toTable("lake.odd"))
+    lake.open("numbers").append(numbers(3, 4))
+    run(streams.of("odd", frame).toTable("lake.odd"))
+
+    assert values(lake, "odd") == [1, 3]

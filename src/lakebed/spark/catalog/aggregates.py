@@ -1,4 +1,4 @@
-"""Counts, minima and maxima of a whole table from its file table, where they are exact.
+"""Counts, minima and maxima of whole files from the file table, where they are exact.
 
 They are not taken from there, but computed by Spark, if a file was written by another tool, or has
 no facts; for floats, whose bounds leave NaN out; for texts and bytes whose bound was cut; and for
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.arrow.older import OlderFiles
 from lakebed.model.arrow_types import type_to_arrow
-from lakebed.model.predicate import TRUE
+from lakebed.model.predicate import Predicate
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.plan.search import count_known_rows
 from lakebed.spark.native_read import find_odd
@@ -25,7 +25,9 @@ from lakebed.state.facts import MAX_BOUND_LENGTH
 
 if TYPE_CHECKING:
     from lakebed.spark.catalog.lake_tables import TableVersion
+    from lakebed.spark.catalog.session_jvm import Jvm
 
+_FUNCTIONS = ("COUNT(", "MIN(", "MAX(")
 _EXACT = frozenset(
     {
         Kind.BOOLEAN,
@@ -53,16 +55,20 @@ class ColumnFunction:
     column: str | None
 
 
-def aggregates_of(aggregation: Any) -> list[ColumnFunction] | None:
+def aggregates_of(jvm: Jvm, aggregation: Any) -> list[ColumnFunction] | None:
     """Return the functions of an aggregation of Spark's JVM; None if there are others.
 
     Args:
+        jvm: The JVM of the session.
         aggregation: An `org.apache.spark.sql.connector.expressions.aggregate.Aggregation`.
     """
-    if len(aggregation.groupByExpressions()):
+    functions = aggregation.aggregateExpressions()
+    # One text first, since a call for each part would take longer.
+    is_known = all(text.startswith(_FUNCTIONS) for text in jvm.to_lines(functions).split("\n"))
+    if not is_known or len(aggregation.groupByExpressions()):
         return None
     aggregates = []
-    for function in aggregation.aggregateExpressions():
+    for function in functions:
         kind = str(function.getClass().getSimpleName())
         if kind == "CountStar":
             aggregates.append(ColumnFunction("count", None))
@@ -79,22 +85,25 @@ def aggregates_of(aggregation: Any) -> list[ColumnFunction] | None:
     return aggregates
 
 
-def find_aggregates(opened: TableVersion, aggregates: Sequence[ColumnFunction]) -> pa.Table | None:
-    """Return the values of functions over all rows, as one row; None if some are not known exactly.
+def find_aggregates(
+    opened: TableVersion, aggregates: Sequence[ColumnFunction], condition: Predicate
+) -> pa.Table | None:
+    """Return the values of functions over rows, as one row; None if some are not known exactly.
 
     Args:
         opened: Version of the table.
         aggregates: The functions.
+        condition: Condition on levels of paths, for which all rows of a file match, or none.
 
     Cost:
         One GET for each segment of the file table, unless the process has read it before.
     """
     names = {one.column for one in aggregates if one.column is not None}
-    columns = _find_columns(opened, names) if names else {}
+    columns = _find_columns(opened, names, condition) if names else {}
     if columns is None:
         return None
     if any(one.column is None for one in aggregates):
-        count, rest = count_known_rows(opened.state, TRUE, opened.store)
+        count, rest = count_known_rows(opened.state, condition, opened.store)
         if rest.files:
             return None
     else:
@@ -134,10 +143,12 @@ class _ColumnTotals:
     has_bounds: bool
 
 
-def _find_columns(opened: TableVersion, names: Iterable[str]) -> dict[str, _ColumnTotals] | None:
+def _find_columns(
+    opened: TableVersion, names: Iterable[str], condition: Predicate
+) -> dict[str, _ColumnTotals] | None:
     """Return what is known of columns; None if something that every function needs is unknown."""
     layout = opened.layout
-    chosen = opened.choose(TRUE)
+    chosen = opened.choose(condition)
     levels = layout.partition_level_types
     stored = [name for name in names if name not in levels]
     schema = layout.stored_schema

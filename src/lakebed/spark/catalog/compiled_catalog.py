@@ -89,7 +89,7 @@ def define_catalog_class(jvm: Jvm, catalogs: SessionCatalogs) -> None:
         Some hundred calls into the JVM, and a compilation, once in a JVM.
     """
     class_ = define_class(jvm.root, _NAME, lambda: _class_text(jvm))
-    class_.getField("catalogs").set(None, catalogs)
+    class_.getField("catalogs").set(None, catalogs.to_java())
 
 
 def _class_text(jvm: Jvm) -> str:

@@ -60,6 +60,7 @@ class LakeCatalog(Proxied):
         # Without it, a wrong name of a function is an error about the catalog.
         "connector.catalog.FunctionCatalog",
     )
+    _kept = "name capabilities tableStateOptionKeys defaultNamespace"
 
     def __init__(self, spark: SparkSession, name: str, repository: CatalogRepository) -> None:
         """Keep the repository.
@@ -75,6 +76,7 @@ class LakeCatalog(Proxied):
         self._places = NamedPlaces(repository)
         self._lists = FileLists()
         self._versions = Recent[tuple[object, ...], TableVersion](_KEPT_VERSIONS)
+        self._tables = Recent[tuple[object, ...], Any](_KEPT_VERSIONS)
 
     def initialize(self, name: str, options: Any) -> None:
         """Do nothing: the catalog is ready when it is made."""
@@ -187,19 +189,30 @@ class LakeCatalog(Proxied):
 
     def loadTable(self, identifier: Any, *moment: Any) -> Any:
         """Return a dataset as a table, at its current version or at another one."""
-        namespace, table = list(identifier.namespace()), identifier.name()
+        *namespace, table = json.loads(self._jvm.parts.names(identifier))
         title = ".".join((self._name, *namespace, table))
         place = self._places.find(namespace)
         if place is None or place.owner is None:
-            dataset = NamedMoment.of(moment).of_dataset(self._get(identifier, place))
+            found = None if place is None else find_dataset(place.repository, table)
+            dataset = NamedMoment.of(moment).of_dataset(self._existing(found, identifier))
             is_for_delete = asks_to_delete(moment)
-            return LakeTable(self._jvm, title, self._opened(dataset), is_for_delete=is_for_delete)
+            return self._table(title, self._opened(dataset), is_for_delete=is_for_delete)
         if table != QUARANTINE:
             return metadata_table(self._jvm, title, place.owner, table, NamedMoment.of(moment))
         rejects = find_quarantine(place.repository, place.owner, NamedMoment.of(moment))
         if rejects is None:
             return no_rejects(self._jvm, title)
         return ReadOnlyTable(self._jvm, title, self._opened(rejects))
+
+    def _table(self, title: str, opened: TableVersion, *, is_for_delete: bool) -> Any:
+        """Return a version as a table of Java, with its answers if it is kept."""
+        key = (title, opened, is_for_delete)
+        kept = self._tables.get(key)
+        if kept is None:
+            table = LakeTable(self._jvm, title, opened, is_for_delete=is_for_delete)
+            kept = table.to_java()
+            self._tables.put(key, kept)
+        return kept
 
     def createTable(self, identifier: Any, *description: Any) -> Any:
         """Create an empty dataset."""
@@ -336,9 +349,9 @@ class LakeCatalog(Proxied):
     def _title(self, identifier: Any) -> str:
         return ".".join((self._name, *identifier.namespace(), identifier.name()))
 
-    def _find(self, identifier: Any, place: NamedPlace | None = None) -> CatalogDataset | None:
+    def _find(self, identifier: Any) -> CatalogDataset | None:
         """Return the dataset of an identifier; None if there is none."""
-        place = place or self._place(identifier)
+        place = self._place(identifier)
         if place is None or place.owner is not None:
             return None
         return find_dataset(place.repository, identifier.name())
@@ -353,9 +366,11 @@ class LakeCatalog(Proxied):
         if place is not None and place.owner is not None:
             raise metadata_error(statement, self._title(identifier))
 
-    def _get(self, identifier: Any, place: NamedPlace | None = None) -> CatalogDataset:
+    def _get(self, identifier: Any) -> CatalogDataset:
         """Return a dataset; without it raise Spark's own error, which is for tables to create."""
-        dataset = self._find(identifier, place)
+        return self._existing(self._find(identifier), identifier)
+
+    def _existing(self, dataset: CatalogDataset | None, identifier: Any) -> CatalogDataset:
         if dataset is None:
             error = self._jvm.sql.catalyst.analysis.NoSuchTableException(identifier)
             raise raised_in_java(error)

@@ -216,7 +216,6 @@ class TableVersion:
         hidden: Columns that `*` leaves out.
         types: Types of all columns that a condition may name.
         schema: The table's columns, as Spark's JVM has them.
-        columns_of_jvm: The same one by one; None until a query needs them.
     """
 
     def __init__(
@@ -238,7 +237,6 @@ class TableVersion:
         self.state = state
         self.layout = state.layout
         self.uri = f"{self.store.uri}/{dataset.name}"
-        self.columns_of_jvm: Any = None
         self.columns = table_columns(self.layout)
         self.hidden = hidden_levels(self.layout)
         self.types = self.layout.predicate_types
@@ -306,12 +304,12 @@ def _metadata_column(jvm: Jvm, name: str, data_type: Any, metadata: str | None) 
     return Made(
         jvm,
         "connector.catalog.MetadataColumn",
-        name=lambda: name,
-        dataType=lambda: data_type,
-        isNullable=lambda: True,
-        comment=lambda: None,
-        metadataInJSON=lambda: metadata,
-        transform=lambda: None,
+        name=name,
+        dataType=data_type,
+        isNullable=True,
+        comment=None,
+        metadataInJSON=metadata,
+        transform=None,
     )
 
 
@@ -328,6 +326,10 @@ class LakeTable(HasPartitions):
         "connector.catalog.SupportsDeleteV2",
         "connector.catalog.SupportsMetadataColumns",
         "connector.catalog.SupportsAtomicPartitionManagement",
+    )
+    _kept = (
+        "name id version schema columns constraints partitioning partitionSchema properties"
+        " capabilities metadataColumns canRenameConflictingMetadataColumns"
     )
 
     def __init__(
@@ -364,12 +366,6 @@ class LakeTable(HasPartitions):
     def schema(self) -> Any:
         """Return the columns."""
         return self._opened.schema
-
-    def columns(self) -> Any:
-        """Return the columns, one by one."""
-        if self._opened.columns_of_jvm is None:
-            self._opened.columns_of_jvm = self._jvm.call_default(self, "columns", ())
-        return self._opened.columns_of_jvm
 
     def constraints(self) -> Any:
         """Return the checks that are constraints of SQL."""

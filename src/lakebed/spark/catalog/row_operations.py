@@ -103,7 +103,7 @@ class RowChange(Proxied):
             jvm,
             "connector.write.BatchWrite",
             createBatchWriterFactory=lambda _info: factory,
-            useCommitCoordinator=lambda: False,
+            useCommitCoordinator=False,
             commit=lambda *_messages: None,
             abort=lambda _messages: None,
         )
@@ -194,7 +194,7 @@ def take_rows(jvm: Jvm, opened: TableVersion) -> DataFrame:
         raise _unknown_plan(jvm, opened, f"hands over other columns: {', '.join(names)}")
     rows = query.session().internalCreateDataFrame(query.execute(), query.schema(), False)  # noqa: FBT003
     nothing = jvm.session.emptyDataFrame().queryExecution().executedPlan()
-    none = jvm.copied(nothing, "output", query.output())
+    none = jvm.parts.copied(nothing, "output", query.output())
     fields["query"].setAccessible(True)
     fields["query"].set(plan, none)
     return _with_operations(jvm.to_frame(rows).toDF(OPERATION, *opened.columns, *identity))

@@ -28,6 +28,7 @@ from lakebed.model.predicate import (
     Predicate,
     all_of,
     any_of,
+    columns_of,
 )
 from lakebed.model.schema import Kind, Primitive, Schema, Type
 from lakebed.plan.plan import DataFile, ScanPlan
@@ -103,10 +104,11 @@ def _find_exact(condition: Any, types: Mapping[str, Type]) -> Predicate | None:
             if len(known) < len(sides):
                 return None
             return all_of(known) if operator == "And" else any_of(known)
+    predicate = said_by_jvm(condition, types)
     # NaN is greater than every number in Spark; our predicates leave it out.
-    if any(types.get(name) in _FLOATS for name in _names_of(condition)):
+    if predicate is None or any(types[name] in _FLOATS for name in columns_of(predicate)):
         return None
-    return said_by_jvm(condition, types)
+    return predicate
 
 
 def _with_few_values(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
@@ -263,13 +265,22 @@ class FileLists:
         """Keep none yet."""
         self._kept = Recent[tuple[object, ...], tuple[Any, Any]](_KEPT_LISTS)
 
-    def open_builder(self, jvm: Jvm, files: FileList, levels: Collection[str]) -> Any:
-        """Return the builder of Spark's scan of some files, with all columns.
+    def scan(
+        self,
+        jvm: Jvm,
+        files: FileList,
+        levels: Collection[str],
+        wanted: StructType,
+        filters: Sequence[Any],
+    ) -> Any:
+        """Return Spark's scan of some files.
 
         Args:
             jvm: The JVM of the session.
             files: The files.
             levels: Columns that are levels of the paths.
+            wanted: The columns of the scan.
+            filters: Filters of Spark's JVM that may drop row groups.
 
         Cost:
             A look at each file, unless the list is kept.
@@ -280,8 +291,9 @@ class FileLists:
             found = _find_few(jvm, files, levels) or _find_all(jvm, files)
             self._kept.put(key, found)
         index, stored = found
-        schema = jvm.to_schema(files.schema)
-        return jvm.parquet_builder(jvm.session, index, schema, stored, jvm.strict_options)
+        schemas = (jvm.to_schema(files.schema), stored, jvm.to_schema(wanted))
+        pushed = jvm.to_array(jvm.filter_class, filters) if filters else None
+        return jvm.parts.scan(jvm.session, index, *schemas, jvm.strict_options, pushed)
 
 
 def _find_few(jvm: Jvm, files: FileList, levels: Collection[str]) -> tuple[Any, Any] | None:
@@ -295,10 +307,9 @@ def _find_few(jvm: Jvm, files: FileList, levels: Collection[str]) -> tuple[Any, 
     stored = [field for field in files.schema.fields if field.name.casefold() not in names]
     if not files.is_few or len(stored) + len(names) != len(files.schema.fields):
         return None
-    index = jvm.file_index(files.uris(), files.base_options, files.schema)
-    if len(index.inputFiles()) != len(files.keys):
-        return None
-    return index, jvm.to_schema(StructType(stored))
+    schema, base = jvm.to_schema(files.schema), files.base_options.get("basePath")
+    index = jvm.parts.index(jvm.session, "\n".join(files.uris()), base, schema)
+    return None if index is None else (index, jvm.to_schema(StructType(stored)))
 
 
 def _find_all(jvm: Jvm, files: FileList) -> tuple[Any, Any]:
@@ -380,19 +391,37 @@ class LakeScanBuilder(Proxied):
         self._stream = stream
         self._required = opened.schema
         self._predicate: Predicate = TRUE
-        self._pushed: list[tuple[Any, set[str]]] = []
+        self._decided: Predicate = TRUE
+        self._pushed: list[Any] = []
         self._aggregates: pa.Table | None = None
 
     def pushFilters(self, filters: Any) -> Any:
-        """Derive a condition on files from filters; Spark applies all of them to rows."""
-        self._pushed = [(condition, _names_of(condition)) for condition in filters]
-        said = [said_by_jvm(condition, self._opened.types) for condition, _ in self._pushed]
-        self._predicate = all_of([predicate for predicate in said if predicate is not None])
-        return filters
+        """Derive a condition on files from filters, and return those that Spark applies to rows.
 
-    def pushedFilters(self) -> Any:
-        """Return no filter: Spark applies all of them."""
-        return self._jvm.no_filters
+        A condition on levels of paths alone decides on whole files. Spark would compile a program
+        for each of its values.
+        """
+        types, layout = self._opened.types, self._opened.layout
+        is_whole = self._group is not None or self._keeps_order
+        levels = set() if is_whole or layout.has_former_levels else set(layout.partition_types)
+        known, left, decided = [], [], []
+        for condition in filters:
+            exact = _find_exact(condition, types)
+            predicate = said_by_jvm(condition, types) if exact is None else exact
+            if predicate is not None:
+                known.append(predicate)
+            if exact is not None and levels.issuperset(columns_of(exact)):
+                decided.append(exact)
+            else:
+                left.append(condition)
+        self._pushed = left
+        self._predicate, self._decided = all_of(known), all_of(decided)
+        if not left:
+            return self._jvm.no_filters
+        return self._jvm.to_array(self._jvm.filter_class, left) if decided else filters
+
+    def _find_constants(self) -> Any:
+        return self._jvm.answers_of_scans
 
     def pruneColumns(self, required: Any) -> None:
         """Take the columns of the query."""
@@ -405,11 +434,11 @@ class LakeScanBuilder(Proxied):
     def pushAggregation(self, aggregation: Any) -> bool:
         """Take counts, minima and maxima of all rows from the file table, if it has them exactly.
 
-        Spark asks only for queries without a filter.
+        Spark asks only if it has no filter to apply.
         """
-        aggregates = aggregates_of(aggregation)
+        aggregates = aggregates_of(self._jvm, aggregation)
         if aggregates:
-            self._aggregates = find_aggregates(self._opened, aggregates)
+            self._aggregates = find_aggregates(self._opened, aggregates, self._decided)
         return self._aggregates is not None
 
     def build(self) -> Any:
@@ -435,7 +464,8 @@ class LakeScanBuilder(Proxied):
         if native is None or (self._keeps_order and native.names != every):
             if group is not None:
                 group.note(self._key, opened.choose(TRUE).files)
-            return self._stream.of_scan(_scan_in_python(jvm, opened, names, identity))
+            scan = _scan_in_python(jvm, opened, self._decided, names, identity)
+            return self._stream.of_scan(scan)
         if group is not None:
             return GroupScan(jvm, opened, self._stream, self._predicate, chosen, native, group)
         return LakeScan(jvm, opened, self._stream, self._predicate, chosen, native, self._pushed)
@@ -466,11 +496,17 @@ def _local_frame(jvm: Jvm, opened: TableVersion, plan: ScanPlan, columns: Sequen
 
 
 def _scan_in_python(
-    jvm: Jvm, opened: TableVersion, names: Sequence[str], identity: Sequence[str]
+    jvm: Jvm,
+    opened: TableVersion,
+    decided: Predicate,
+    names: Sequence[str],
+    identity: Sequence[str],
 ) -> Any:
-    """Return Spark's scan of the format `lakebed`, of the whole version."""
+    """Return Spark's scan of the format `lakebed`, of all rows that Spark does not filter."""
     columns = (*names, *identity) or opened.columns[:1]  # it has no rows without columns
     options = {**opened.address, "version": str(opened.state.version)}
+    if decided != TRUE:
+        options["where"] = str(decided)
     schema = jvm.to_schema(_struct_with_identity(opened.choose(TRUE), columns))
     return jvm.scan_by_format(options, schema)
 
@@ -482,6 +518,7 @@ class LakeScan(Proxied):
         "connector.read.SupportsReportStatistics",
         "connector.read.SupportsRuntimeV2Filtering",
     )
+    _kept = "readSchema description toBatch estimateStatistics filterAttributes"
 
     def __init__(
         self,
@@ -491,7 +528,7 @@ class LakeScan(Proxied):
         predicate: Predicate,
         chosen: ScanPlan,
         native: NativeColumns,
-        pushed: Sequence[tuple[Any, set[str]]],
+        pushed: Sequence[Any],
     ) -> None:
         """Keep a plan.
 
@@ -502,7 +539,7 @@ class LakeScan(Proxied):
             predicate: A condition that the filters of the query imply.
             chosen: The files.
             native: The columns.
-            pushed: Filters of the query, and the columns that each names.
+            pushed: Filters of the query that Spark applies to rows.
         """
         super().__init__(jvm)
         self._opened = opened
@@ -511,14 +548,14 @@ class LakeScan(Proxied):
         self._chosen = chosen
         self._native = native
         stored = set(native.wanted.names) - native.unpushed
-        self._filters = [
-            condition
-            for condition, names in pushed
-            if all(name.partition(".")[0] in stored for name in names)
-            and native.unpushed.isdisjoint(names)
-        ]
-        named = _struct_with_identity(chosen, native.names) if native.names else native.wanted
-        self._schema = jvm.to_schema(named)
+        self._filters = []
+        for condition in pushed:
+            named = _names_of(condition)
+            is_stored = all(name.partition(".")[0] in stored for name in named)
+            if is_stored and native.unpushed.isdisjoint(named):
+                self._filters.append(condition)
+        shown = _struct_with_identity(chosen, native.names) if native.names else native.wanted
+        self._schema = jvm.to_schema(shown)
         self._first: Any = None  # Spark keeps the reader of the first plan
         self._last: Any = None
         self._set_key()
@@ -541,23 +578,14 @@ class LakeScan(Proxied):
             f"{len(self._chosen.files)} of {opened.state.live.count} files"
         )
 
-    def columnarSupportMode(self) -> Any:
-        """Return the mode of a reader that decides for each partition."""
-        return self._jvm.by_partition
-
-    def supportedCustomMetrics(self) -> Any:
-        """Return no metrics."""
-        return self._jvm.no_metrics["supportedCustomMetrics"]()
-
-    def reportDriverMetrics(self) -> Any:
-        """Return no metrics."""
-        return self._jvm.no_metrics["reportDriverMetrics"]()
+    def _find_constants(self) -> Any:
+        return self._jvm.answers_of_scans
 
     def toBatch(self) -> Any:
         """Return Spark's batch; after a filter at run time, that of the remaining files."""
         self._stream.check_batch()
         if self._first is None:
-            self._first = self._last = self._scan().toBatch()
+            self._first = self._last = self._jvm.to_batch(self._scan().toBatch())
         elif self._last is None:
             again = self._scan() if self._chosen.files else self._without_files()
             self._last = again.toBatch()
@@ -576,12 +604,7 @@ class LakeScan(Proxied):
             root=native.root,
         )
         levels = () if native.root is None else opened.layout.partition_types
-        builder = opened.lists.open_builder(jvm, files, levels)
-        builder.pruneColumns(jvm.to_schema(native.wanted))
-        scan = builder.build()
-        if self._filters:
-            filters = jvm.to_array(jvm.filter_class, self._filters)
-            scan = jvm.copied(scan, "pushedFilters", builder.pushDataFilters(filters))
+        scan = opened.lists.scan(jvm, files, levels, native.wanted, self._filters)
         marks = [name for name in (FILE, UNCHANGED) if name in native.names]
         return self._numbered(scan, marks) if marks else scan
 
@@ -596,10 +619,10 @@ class LakeScan(Proxied):
         levels = scan.readPartitionSchema()
         for name in marks:
             levels = levels.add(name, "long")
-        reader = jvm.copied(scan, "readPartitionSchema", levels)
+        reader = jvm.parts.copied(scan, "readPartitionSchema", levels)
 
         def plan_partitions() -> Any:
-            return jvm.numbered(scan.planInputPartitions(), lines, len(marks))
+            return jvm.parts.numbered(scan.planInputPartitions(), lines, len(marks))
 
         batch = Made(
             jvm,
@@ -615,7 +638,7 @@ class LakeScan(Proxied):
         batch = Made(
             jvm,
             "connector.read.Batch",
-            planInputPartitions=lambda: nothing,
+            planInputPartitions=nothing,
             createReaderFactory=first.createReaderFactory,
         )
         return Made(jvm, "connector.read.Scan", readSchema=self.readSchema, toBatch=lambda: batch)
@@ -635,9 +658,9 @@ class LakeScan(Proxied):
         return Made(
             jvm,
             "connector.read.Statistics",
-            numRows=lambda: number,
-            sizeInBytes=lambda: size,
-            columnStats=lambda: no_columns,
+            numRows=number,
+            sizeInBytes=size,
+            columnStats=no_columns,
         )
 
     def _count_rows(self) -> int | None:

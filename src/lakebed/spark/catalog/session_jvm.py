@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lakebed.errors import LakebedError
 from lakebed.spark.callbacks import note_thread
-from lakebed.spark.catalog.compiled_class import define_parts
+from lakebed.spark.catalog.compiled_class import define_answers, define_batch, define_parts
 from lakebed.spark.catalog.java_errors import raised_in_java, to_java_error
 from lakebed.spark.file_lists import STRICT_OPTIONS
 
@@ -66,7 +67,6 @@ class Jvm:
         self.connector = self.sql.connector
         self.sources = self.sql.execution.datasources
         self._lookup = getattr(getattr(self.sources, "DataSource$"), "MODULE$")
-        self._defaults: dict[tuple[str, int, tuple[str, ...]], Any] = {}
 
     def to_array(self, class_: Any, items: Iterable[Any]) -> Any:
         """Return items as an array of a class of Java."""
@@ -74,7 +74,7 @@ class Jvm:
         array = self.gateway.new_array(class_, len(items))
         for position, item in enumerate(items):
             # Assignment to an array of py4j does not take a Python object.
-            self._set_item(array, position, item)
+            self._set_item(array, position, _to_java(item))
         return array
 
     @functools.cached_property
@@ -149,15 +149,30 @@ class Jvm:
         return self.to_array(self.filter_class, ())
 
     @functools.cached_property
-    def no_metrics(self) -> Mapping[str, Callable[[], Any]]:
-        """The methods of a scan or a write without metrics."""
+    def no_metrics(self) -> Mapping[str, Any]:
+        """The answers of a scan or a write without metrics."""
         metric = self.connector.metric
-        of_tasks = self.to_array(metric.CustomMetric, ())
-        of_driver = self.to_array(metric.CustomTaskMetric, ())
         return {
-            "supportedCustomMetrics": lambda: of_tasks,
-            "reportDriverMetrics": lambda: of_driver,
+            "supportedCustomMetrics": self.to_array(metric.CustomMetric, ()),
+            "reportDriverMetrics": self.to_array(metric.CustomTaskMetric, ()),
         }
+
+    @functools.cached_property
+    def no_answers(self) -> Any:
+        """A map without answers."""
+        return self.to_map({})
+
+    @functools.cached_property
+    def answers_of_scans(self) -> Any:
+        """Answers of all scans of planned files, and of their builders; Spark only shows the filters."""
+        answers = {"columnarSupportMode": self.by_partition, "pushedFilters": self.no_filters}
+        return self.to_map({**answers, **self.no_metrics})
+
+    @functools.cached_property
+    def to_answers(self) -> Callable[..., Any]:
+        """Makes an object of Java of one of Python, see `define_answers`."""
+        function: Callable[..., Any] = define_answers(self.root)
+        return function
 
     @functools.cached_property
     def refreshes_cached_tables(self) -> bool:
@@ -209,13 +224,13 @@ class Jvm:
         own = Made(
             self,
             "connector.write.LogicalWriteInfo",
-            options=lambda: to_options,
+            options=to_options,
             queryId=info.queryId,
             schema=info.schema,
             rowIdSchema=info.rowIdSchema,
             metadataSchema=info.metadataSchema,
         )
-        return self._source_table(options, info.schema()).newWriteBuilder(own)
+        return self._source_table(options, info.schema()).newWriteBuilder(own.to_java())
 
     def _source_table(self, options: Mapping[str, str], schema: Any) -> Any:
         """Return Spark's table of the format `lakebed`."""
@@ -224,53 +239,28 @@ class Jvm:
         return source.get().getTable(schema, transforms, self.to_options(options))
 
     @functools.cached_property
-    def parquet_builder(self) -> Any:
-        """Spark's class of builders of Parquet scans."""
-        return self.sources.v2.parquet.ParquetScanBuilder
-
-    @functools.cached_property
     def strict_options(self) -> Any:
         """Options of a read that leaves nothing out."""
         return self.to_options(STRICT_OPTIONS)
 
-    def file_index(
-        self, paths: Iterable[str], options: Mapping[str, str], schema: StructType
-    ) -> Any:
-        """Return Spark's index of files, which are looked at now; those that are missing are left out.
-
-        Args:
-            paths: The files.
-            options: Options of the read, such as the folder at which the levels of the paths begin.
-            schema: Types of the levels, among others.
-        """
-        make, make_path, some, to_map, no_cache = self._of_index
-        found = self.to_seq([make_path(path) for path in paths])
-        given = some(self.to_schema(schema))
-        return make(
-            self.session, found, to_map(dict(options)), given, no_cache, self.none, self.none
-        )
+    @functools.cached_property
+    def parts(self) -> Any:
+        """Functions of Java on parts of scans, see `define_parts`; each is looked up once."""
+        parts = define_parts(self.root)
+        names = ("copied", "numbered", "index", "scan", "names")
+        return SimpleNamespace(**{name: getattr(parts, name) for name in names})
 
     @functools.cached_property
-    def _of_index(self) -> tuple[Any, ...]:
-        return (
-            self.sources.InMemoryFileIndex,
-            self.root.org.apache.hadoop.fs.Path,
-            self.root.scala.Some,
-            self.root.PythonUtils.toScalaMap,
-            getattr(getattr(self.sources, "NoopCache$"), "MODULE$"),
-        )
+    def to_batch(self) -> Callable[[Any], Any]:
+        """Makes a batch that plans once, see `define_batch`."""
+        class_: Callable[[Any], Any] = define_batch(self.root)
+        return class_
 
     @functools.cached_property
-    def copied(self) -> Callable[[Any, str, Any], Any]:
-        """Copies an object with another value of a part, see `define_parts`."""
-        function: Callable[[Any, str, Any], Any] = define_parts(self.root).copied
-        return function
-
-    @functools.cached_property
-    def numbered(self) -> Callable[[Any, str, int], Any]:
-        """Gives files of partitions a number as further levels, see `define_parts`."""
-        function: Callable[[Any, str, int], Any] = define_parts(self.root).numbered
-        return function
+    def to_lines(self) -> Callable[[Any], str]:
+        """Returns the texts of the items of an array as lines."""
+        wrap = self.root.scala.collection.immutable.ArraySeq.unsafeWrapArray
+        return lambda array: str(wrap(array).mkString("\n"))
 
     def find_condition(self, frame: DataFrame) -> Any:
         """Return the filter of a frame whose last step is WHERE; None if it has no such form.
@@ -311,31 +301,6 @@ class Jvm:
             filters.append(found.get())
         return filters
 
-    def call_default(self, target: Proxied, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Call the default method of an interface, also of a release that is newer than this module.
-
-        Raises:
-            AttributeError: The interfaces have no such method with an implementation.
-        """
-        interfaces = target.Java.implements
-        key = name, len(arguments), interfaces
-        if key not in self._defaults:
-            self._defaults[key] = self._find_default(*key)
-        method = self._defaults[key]
-        if method is None:
-            message = f"{target.toString()} has no method {name}"
-            raise AttributeError(message)
-        values = self.to_array(self.java.lang.Object, arguments)
-        return self.java.lang.reflect.InvocationHandler.invokeDefault(target, method, values)
-
-    def _find_default(self, name: str, count: int, interfaces: tuple[str, ...]) -> Any:
-        for interface in interfaces:
-            for method in self.java.lang.Class.forName(interface).getMethods():
-                is_meant = method.getName() == name and method.getParameterCount() == count
-                if is_meant and method.isDefault():
-                    return method
-        return None
-
 
 def to_dict(items: Any) -> dict[str, str]:
     """Return a map of Java, such as options.
@@ -357,6 +322,10 @@ def _is_plain(predicate: Any, convert: Callable[[Any], Any]) -> bool:
     return bool(convert(predicate).isDefined())
 
 
+def _to_java(item: Any) -> Any:
+    return item.to_java() if isinstance(item, Proxied) else item
+
+
 def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method whose errors the JVM can pass on to the caller."""
 
@@ -366,7 +335,7 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
 
         note_thread()
         try:
-            return method(self, *arguments)
+            return _to_java(method(self, *arguments))
         except LakebedError as error:
             raise to_java_error(self._jvm.root, error) from error
         except CapturedException as error:  # of Spark, from a job of ours
@@ -376,11 +345,6 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
             raise raised_in_java(origin) from error
 
     return answer
-
-
-@_answering
-def _call_default(target: Proxied, name: str, *arguments: Any) -> Any:
-    return target._jvm.call_default(target, name, arguments)
 
 
 def interfaces(*names: str) -> type:
@@ -396,6 +360,8 @@ class Proxied:
     """A Python object that Spark uses as an object of Java; absent methods are Java's defaults."""
 
     Java: ClassVar[Any]
+    _kept = ""  # names of methods whose answers last, between spaces
+    _own = ""  # names of methods that are not Java's defaults
     _numbers: ClassVar[Iterable[int]] = itertools.count(1)
 
     def __init__(self, jvm: Jvm) -> None:
@@ -412,42 +378,43 @@ class Proxied:
         for name, value in list(vars(cls).items()):
             if callable(value) and not name.startswith("_") and name != "Java":
                 setattr(cls, name, _answering(value))
+        cls._own = " ".join(name for name in dir(cls) if not name.startswith("_"))
 
-    def __getattr__(self, name: str) -> Any:
-        """Return the default method of Java of that name."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return functools.partial(_call_default, self, name)
+    def to_java(self) -> Any:
+        """Return the object of Java, which asks this one only what it has to.
+
+        This one must not keep it: both would stay for ever.
+        """
+        jvm = self._jvm
+        return jvm.to_answers(self, self._key, self._own, self._kept, self._find_constants())
+
+    def _find_constants(self) -> Any:
+        """Return a map of Java of answers that all such objects have."""
+        return self._jvm.no_answers
 
     def toString(self) -> str:
         """Return the text that is equal for equal objects."""
         return self._key
 
-    def hashCode(self) -> int:
-        """Return a number that is equal for equal objects."""
-        return hash(self._key) % 2**31
-
-    def equals(self, other: Any) -> bool:
-        """Return whether another object has the same text."""
-        return other is self or (other is not None and other.toString() == self._key)
-
 
 class Made(Proxied):
-    """A small object of Java whose methods are functions."""
+    """A small object of Java whose methods are functions, or values that they return."""
 
-    def __init__(self, jvm: Jvm, interface: str, **methods: Callable[..., Any]) -> None:
+    def __init__(self, jvm: Jvm, interface: str, **methods: Any) -> None:
         """Make the object.
 
         Args:
             jvm: The JVM of its session.
             interface: Name of its interface below `org.apache.spark.sql`.
-            methods: Its methods by name.
+            methods: Its methods by name, or what they return.
         """
         super().__init__(jvm)
         self.Java = interfaces(interface)  # type: ignore[misc]  # each object has its own
+        self._own = " ".join(methods)
+        self._kept = " ".join(name for name, method in methods.items() if not callable(method))
         for name, method in methods.items():
             setattr(self, name, functools.partial(_answering(_without_self(method)), self))
 
 
-def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda _self, *arguments: method(*arguments)
+def _without_self(method: Any) -> Callable[..., Any]:
+    return lambda _self, *arguments: method(*arguments) if callable(method) else method

@@ -81,7 +81,8 @@ class AttachedCatalog:
         """Make the repository a catalog of a session, unless it is one."""
         catalogs = _catalogs_of(spark)
         if not catalogs.contains(self._name):
-            catalogs.put(self._name, LakeCatalog(spark, self._name, self._repository))
+            catalog = LakeCatalog(spark, self._name, self._repository)
+            catalogs.put(self._name, catalog.to_java())
             self._sessions.append(spark)
 
     def __enter__(self) -> Self:

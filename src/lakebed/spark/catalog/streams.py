@@ -107,9 +107,9 @@ def local_rows(jvm: Jvm, frame: DataFrame, stream: TableStream | None = None) ->
     return Made(
         jvm,
         "connector.read.LocalScan",
-        readSchema=lambda: schema,
+        readSchema=schema,
         rows=rows,
-        description=lambda: "lakebed rows",
+        description="lakebed rows",
         **({} if stream is None else {"toMicroBatchStream": stream.read}),
         **jvm.no_metrics,
     )

@@ -84,7 +84,7 @@ def verb_write(
         jvm,
         "connector.write.V1Write",
         toInsertableRelation=lambda: relation,
-        description=lambda: "lakebed",
+        description="lakebed",
         **jvm.no_metrics,
         **streams,
     )
@@ -262,7 +262,7 @@ class StagedLakeTable(Proxied):
     def newWriteBuilder(self, info: Any) -> Any:
         """Return the builder of the only write."""
         self._options = {**self._options, **to_dict(info.options())}
-        builder = Made(
+        builder: Made = Made(
             self._jvm,
             "connector.write.SupportsTruncate",
             build=lambda: verb_write(self._jvm, self._insert),
