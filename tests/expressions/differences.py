@@ -163,10 +163,13 @@ def _values_of(answer: Answer) -> list[object]:
 def _listed(column: pa.Array) -> list[object]:
     """Return values; texts as bytes, and times as numbers, since Python has no years beyond 9999."""
     if pa.types.is_timestamp(column.type):
-        return column.cast(pa.int64()).to_pylist()
-    if pa.types.is_string(column.type):  # Spark makes texts of bytes that are no UTF-8
-        return column.cast(pa.binary()).to_pylist()
-    return (column.cast(pa.int32()) if pa.types.is_date(column.type) else column).to_pylist()
+        column = column.cast(pa.int64())
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_string(column.type):  # Spark makes texts of bytes that are no UTF-8
+        column = column.cast(pa.binary())
+    values: list[object] = column.to_pylist()
+    return values
 
 
 def _difference(
@@ -179,12 +182,22 @@ def _difference(
     values = dict(plain)
     raising = [number for number, value in enumerate(pair.wanted) if value is _ERROR]
     for number in raising[:: max(1, -(-len(raising) // _MOST_RAISING))]:
-        values |= _values(pair.sql, columns, [number])
+        values |= _error_of(pair.sql, columns, number)
     for number, own in values.items():
         if not _is_same(own, pair.wanted[number]):
             row = {name: column[number].as_py() for name, column in columns.items()}
             return f"{own!r}, in Spark {pair.wanted[number]!r} where {row}"
     return None
+
+
+def _error_of(sql: str, columns: Mapping[str, pa.Array], number: int) -> dict[int, object]:
+    """Return the value of one row, which is asked for twice.
+
+    DuckDB does not compute the second part of one row alone if the first is null.
+    """
+    if any(value is not None for value in _values(sql, columns, [number, number]).values()):
+        return _values(sql, columns, [number, number])
+    return {number: None}
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -169,4 +169,6 @@ def _text_of(own: Type) -> str | None:
         return f"lakebed_{own}_text({{0}})"
     if own == BYTES:
         return "decode({0})"
+    if isinstance(own, Decimal) and own.precision == own.scale:
+        return r"regexp_replace(CAST({0} AS VARCHAR), '^(-?)\.', '\10.')"  # DuckDB writes .5
     return "CAST({0} AS VARCHAR)" if is_number(own) or own == BOOLEAN else None

@@ -28,10 +28,13 @@ from lakebed.model.formulas.orders import Orders
 from lakebed.model.formulas.typed import (
     BOOLEAN,
     BYTES,
+    CLOCK,
+    DATE,
     INT,
     LONG,
     NULL,
     TEXT,
+    TIMESTAMP,
     Typed,
     common_type,
     duck_text,
@@ -475,7 +478,8 @@ class Compiler:
         )
         raises = any(part.may_raise for part in (*conditions, *chosen, otherwise))
         sql = f"CASE {branches} ELSE {otherwise.sql} END"
-        return Typed(sql=sql, type=otherwise.type, may_raise=raises)
+        depth = max(part.depth for part in (*conditions, *chosen, otherwise))
+        return Typed(sql=sql, type=otherwise.type, may_raise=raises, depth=depth)
 
     def _type_in_common(self, values: Sequence[Typed], node: object) -> Type | None:
         kind: Type | None = None
@@ -504,7 +508,12 @@ class Compiler:
             raise self._refused(node)
         is_safe = isinstance(node, self._exp.TryCast) or bool(node.args.get("safe"))
         kind = type_of(node.to, self._text)
-        value = self.read(node.this)
+        inner = node.this
+        if kind in (DATE, TIMESTAMP, CLOCK) and isinstance(inner, self._exp.Cast):
+            if isinstance(inner.this, self._exp.Literal) and inner.this.is_string:
+                # sqlglot reads DATE '2024-01-01'::STRING so that STRING comes first.
+                raise self._refused(node, "a literal has a second type")
+        value = self.read(inner)
         try:
             converted = cast(value, kind, safe=is_safe)
         except PredicateError as exc:
@@ -625,7 +634,7 @@ def _in_order(parts: Sequence[Typed], word: str) -> Typed:
     def decide(one: Typed) -> Typed:
         both = joined(f"({{0}} {word} {{1}})", [one, others], BOOLEAN)
         sql = f"CASE WHEN {one.sql} {decided} THEN {truth} ELSE {both.sql} END"
-        return Typed(sql=sql, type=BOOLEAN, may_raise=True)
+        return replace(both, sql=sql)
 
     return named(first, decide)
 
@@ -635,4 +644,4 @@ def _found_in(value: Typed, items: Sequence[Typed]) -> Typed:
     equal = [joined("({0} = {1})", [value, item], BOOLEAN) for item in items]
     found = _in_order(equal, "OR")
     sql = f"CASE WHEN {value.sql} IS NOT NULL THEN {found.sql} END"
-    return Typed(sql=sql, type=BOOLEAN, may_raise=True)
+    return replace(found, sql=sql)

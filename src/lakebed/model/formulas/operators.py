@@ -105,7 +105,8 @@ def _exact_whole_quotient(left: Typed, right: Typed, refusal: Refusal) -> Typed:
     if max(one.precision, other.precision) + scale + 1 > 38:
         raise refusal("the quotient needs more than 38 digits on the way")
     above, below = (f"CAST({{{number}}} * {_power(scale)} AS HUGEINT)" for number in (0, 1))
-    template = f"CAST(spark_quotient({above}, {below}) AS BIGINT)"
+    # Spark takes the last 64 bits of a quotient that has more.
+    template = f"spark_low_bits(spark_quotient({above}, {below}))"
     return _divided(template, cast(left, one), cast(right, other), LONG)
 
 
@@ -128,16 +129,17 @@ def _exact(sign: str, left: Typed, right: Typed, refusal: Refusal) -> Typed:
     name = duck_type(result)
     first, second = cast(left, one), cast(right, other)
     if sign in "+-":
-        first = joined(f"CAST({{0}} AS {name})", [first], result)
-        second = joined(f"CAST({{0}} AS {name})", [second], result)
-        return ordered(f"CAST({{0}} {sign} {{1}} AS {name})", first, second, result, raises=True)
+        template = f"CAST(CAST({{0}} AS {name}) {sign} CAST({{1}} AS {name}) AS {name})"
+        return ordered(template, first, second, result, raises=True)
     if sign == "*":
         if max(one.precision, other.precision) <= 18 < one.precision + other.precision:
             # DuckDB multiplies in 64 bits where both have them.
             first = joined(f"CAST({{0}} AS DECIMAL(19, {one.scale}))", [first], one)
         return ordered(f"CAST({{0}} * {{1}} AS {name})", first, second, result, raises=True)
     if sign == "%":
-        common = duck_type(bounded(digits + scale, scale))
+        if digits + scale > 38:
+            raise refusal("the remainder needs more than 38 digits on the way")
+        common = duck_type(Decimal(digits + scale, scale))
         template = (
             f"CAST(spark_remainder(CAST({{0}} AS {common}), CAST({{1}} AS {common})) AS {name})"
         )
@@ -185,6 +187,8 @@ def _days(sign: str, left: Typed, right: Typed, refusal: Refusal) -> Typed:
     """Return a date that is some days from another, or the days between two of them."""
     if sign == "+" and right.type == DATE:
         left, right = right, left
+    if sign == "+" and right.type is None:
+        right = cast(right, INT)
     if left.type == DATE and right.type in (TINYINT, SMALLINT, INT):
         template = f"spark_in_years(CAST({{0}} {sign} CAST({{1}} AS INTEGER) AS DATE))"
         return ordered(template, left, right, DATE, raises=True)
@@ -264,5 +268,7 @@ def negative(value: Typed, refusal: Refusal) -> Typed:
         value = cast(value, DOUBLE)
     if not is_number(value.type):
         raise refusal(f"{value.type} is not a number")
-    template = f"CAST((-{{0}}) AS {duck_type(value.type)})"
+    # DuckDB computes the sign of a constant ahead of the rows, and would raise where none is asked.
+    sign = "0 - " if is_whole(value.type) else "-"
+    template = f"CAST(({sign}{{0}}) AS {duck_type(value.type)})"
     return joined(template, [value], value.type, raises=is_whole(value.type))
