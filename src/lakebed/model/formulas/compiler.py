@@ -509,10 +509,10 @@ class Compiler:
         is_safe = isinstance(node, self._exp.TryCast) or bool(node.args.get("safe"))
         kind = type_of(node.to, self._text)
         inner = node.this
-        if kind in (DATE, TIMESTAMP, CLOCK) and isinstance(inner, self._exp.Cast):
-            if isinstance(inner.this, self._exp.Literal) and inner.this.is_string:
-                # sqlglot reads DATE '2024-01-01'::STRING so that STRING comes first.
-                raise self._refused(node, "a literal has a second type")
+        is_twice = isinstance(inner, self._exp.Cast) and isinstance(inner.this, self._exp.Literal)
+        if kind in (DATE, TIMESTAMP, CLOCK) and is_twice and inner.this.is_string:
+            # sqlglot reads DATE '2024-01-01'::STRING so that STRING comes first.
+            raise self._refused(node, "a literal has a second type")
         value = self.read(inner)
         try:
             converted = cast(value, kind, safe=is_safe)
