@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 _MOST_CHARACTERS = 400  # of a number
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def column_sql(name: str) -> str:
@@ -291,6 +292,10 @@ class Compiler:
         if len(text) > _MOST_CHARACTERS:
             raise PredicateError(
                 f"The number {shown(text)[1:-1]} has too many digits.", hint="Give at most 38."
+            )
+        if not _NUMBER.fullmatch(text):
+            raise PredicateError(
+                f"{shown(text)} is not a number.", hint="Write digits, as in 12, 1.5 or 1e3."
             )
         if text.lstrip("-").isdigit():
             number = int(text)
