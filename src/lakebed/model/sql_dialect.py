@@ -27,6 +27,8 @@ _TEXTS = re.compile(
     re.S,
 )
 _ONE_TEXT = re.compile(rf"(?P<text>{_LITERAL})|{_COMMENT}", re.S)
+# sqlglot also takes 1E for a number.
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # A backslash whose sequence the next literal would continue, such as '\1' before '01'.
 _OPEN_SEQUENCE = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9uU][0-9a-fA-F]*$")
 

@@ -33,7 +33,7 @@ from lakebed.model.predicate import (
     quoted_name,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
-from lakebed.model.sql_dialect import parse_condition, quoted_words, to_text
+from lakebed.model.sql_dialect import NUMBER, parse_condition, quoted_words, to_text
 from lakebed.model.sql_moments import MistakeError, SqlMoments, is_now
 from lakebed.model.values import (
     FLOATS,
@@ -890,6 +890,10 @@ def _text_value(text: str, kind: Type, column: str) -> Scalar:
 
 
 def _number(text: str, kind: Type, column: str) -> Scalar:
+    if not NUMBER.fullmatch(text):
+        raise InvalidInputError(
+            f"{shown(text)} is not a number.", hint="Write digits, as in 12, 1.5 or 1e3."
+        )
     if isinstance(kind, Decimal):
         return check_value(decimal.Decimal(text), kind, column)
     if _is_float(kind):

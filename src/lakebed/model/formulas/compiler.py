@@ -45,14 +45,13 @@ from lakebed.model.formulas.typed import (
 from lakebed.model.names import nearest
 from lakebed.model.predicate import Formula, pieces_of
 from lakebed.model.schema import SMALLINT, TINYINT, Decimal, Struct, Type
-from lakebed.model.sql_dialect import parse_condition, to_text
+from lakebed.model.sql_dialect import NUMBER, parse_condition, to_text
 
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
 
 
 _MOST_CHARACTERS = 400  # of a number
-_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def column_sql(name: str) -> str:
@@ -293,7 +292,7 @@ class Compiler:
             raise PredicateError(
                 f"The number {shown(text)[1:-1]} has too many digits.", hint="Give at most 38."
             )
-        if not _NUMBER.fullmatch(text):
+        if not NUMBER.fullmatch(text):
             raise PredicateError(
                 f"{shown(text)} is not a number.", hint="Write digits, as in 12, 1.5 or 1e3."
             )
