@@ -19,7 +19,7 @@ from lakebed.model.formulas.computation import evaluate
 
 _ERROR = "an error"
 _MOST_RAISING = 2  # rows that are asked alone
-_BATCH = 20  # expressions that are computed at once
+_BATCH = 5  # expressions that are computed at once
 # Errors for what Spark computes and Lakebed cannot hold: texts that are no UTF-8, far years, and
 # some texts of times.
 _LIMITS = (

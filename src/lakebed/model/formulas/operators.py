@@ -187,8 +187,6 @@ def _days(sign: str, left: Typed, right: Typed, refusal: Refusal) -> Typed:
     """Return a date that is some days from another, or the days between two of them."""
     if sign == "+" and right.type == DATE:
         left, right = right, left
-    if sign == "+" and right.type is None:
-        right = cast(right, INT)
     if left.type == DATE and right.type in (TINYINT, SMALLINT, INT):
         template = f"spark_in_years(CAST({{0}} {sign} CAST({{1}} AS INTEGER) AS DATE))"
         return ordered(template, left, right, DATE, raises=True)
