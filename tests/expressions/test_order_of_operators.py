@@ -109,7 +109,7 @@ def test_deep_texts_are_computed_or_refused_soon() -> None:
         sql = compiled(_quotient(depth), _TYPES).sql
         assert evaluate([sql], _ROW, 1)[0].to_pylist()[0] == pytest.approx(6 / 4.0**depth)
     with pytest.raises(PredicateError, match="nested too deeply"):
-        compiled(_quotient(60), _TYPES)
+        compiled(_quotient(25), _TYPES)
 
 
 def _quotient(depth: int) -> str:
