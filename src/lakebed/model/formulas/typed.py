@@ -145,8 +145,9 @@ def ordered(
         return joined(template, parts, type_, raises=raises)
 
     if first.may_raise and second.sql.startswith("CAST(NULL AS "):
-        # DuckDB would leave out the first value, which may be an error.
-        second = replace(second, sql=second.sql.replace("NULL", "list_extract([NULL], 1)", 1))
+        # DuckDB leaves out a value beside NULL, which may be an error.
+        null = f"CAST(NULL AS {duck_type(type_)})"
+        return joined(f"CASE WHEN {{0}} IS NULL THEN {null} ELSE {null} END", [first], type_)
     if not second.may_raise or first.constant is not None:
         return use(first)
 
