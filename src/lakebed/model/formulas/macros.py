@@ -33,11 +33,14 @@ CREATE MACRO spark_readable(s) AS
     error('''' || left(s, 60) || ''' has no date, which is not read without Spark')
   ELSE s END;
 CREATE MACRO spark_whole(s) AS
-  CASE WHEN regexp_full_match(spark_trimmed(s), '[+-]?[0-9]+') THEN spark_trimmed(s) END;
+  CASE WHEN regexp_full_match(s, '[+-]?[0-9]+') THEN s
+  WHEN regexp_full_match(spark_trimmed(s), '[+-]?[0-9]+') THEN spark_trimmed(s) END;
 CREATE MACRO spark_exact(s) AS
-  CASE WHEN regexp_full_match(spark_trimmed(s), '{_FRACTION}') THEN spark_trimmed(s) END;
+  CASE WHEN regexp_full_match(s, '{_FRACTION}') THEN s
+  WHEN regexp_full_match(spark_trimmed(s), '{_FRACTION}') THEN spark_trimmed(s) END;
 CREATE MACRO spark_real(s) AS
-  CASE WHEN regexp_full_match(spark_trimmed(s), '(?i)({_FRACTION})[df]?') THEN
+  CASE WHEN regexp_full_match(s, '{_FRACTION}') THEN s
+  WHEN regexp_full_match(spark_trimmed(s), '(?i)({_FRACTION})[df]?') THEN
     regexp_replace(spark_trimmed(s), '[dDfF]$', '')
   WHEN regexp_full_match(spark_trimmed(s), '(?i)[+-]?inf(inity)?|nan') THEN spark_trimmed(s) END;
 CREATE MACRO spark_truth(s) AS
