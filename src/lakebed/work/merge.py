@@ -28,10 +28,11 @@ from lakebed.errors import (
     SchemaMismatchError,
 )
 from lakebed.model.arrow_types import field_to_arrow, type_from_arrow
-from lakebed.model.assignments import OfColumn
+from lakebed.model.assignments import OfColumn, columns_in
 from lakebed.model.descriptor import DatasetDescriptor
 from lakebed.model.layout import staging_folder
 from lakebed.model.merging import (
+    Assignment,
     MergeClauses,
     MergeRules,
     OrderedClauses,
@@ -53,7 +54,7 @@ from lakebed.model.predicate import (
     bind,
 )
 from lakebed.model.read_once import is_read_once
-from lakebed.model.schema import Field, Primitive, Schema, Type, dotted_types
+from lakebed.model.schema import Field, Primitive, Schema, Struct, Type, dotted_types
 from lakebed.model.spark_types import schema_from_spark
 from lakebed.model.values import TIMES, Scalar, is_nan
 from lakebed.plan.plan import DataFile
@@ -569,8 +570,8 @@ class _Merge:
         else:
             rules = bind_clauses(self._clauses, data, schema, columns, constraint)
         for assignment in rules.assignments:
-            if isinstance(assignment.term, OfColumn):
-                side, _, column = assignment.term.name.partition(".")
+            for name in _checked_columns(assignment, schema):
+                side, _, column = name.partition(".")
                 kind = data[column] if side == Side.SOURCE else columns[column]
                 given = Schema(fields=(Field(name=assignment.name, type=kind),))
                 try:
@@ -838,6 +839,15 @@ def _condition_on(on: Sequence[str], keys: KeyValues, types: Mapping[str, Type])
         if not any(is_nan(value) for value in values):  # NaN is the greatest value
             terms.append(bind(Comparison(name, Op.LE, high), types))
     return all_of(terms)
+
+
+def _checked_columns(assignment: Assignment, schema: Schema) -> tuple[str, ...]:
+    """Return the columns that a field takes as they are, or records that become parts of it."""
+    if isinstance(assignment.term, OfColumn):
+        return (assignment.term.name,)
+    is_record = isinstance(schema.get(assignment.name).type, Struct)
+    names = columns_in(assignment.term) if is_record else ()
+    return tuple(name for name in names if name.startswith(f"{Side.SOURCE}."))
 
 
 def _is_time(kind: Type) -> bool:

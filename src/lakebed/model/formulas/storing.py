@@ -11,7 +11,7 @@ from lakebed.model.assignments import Computed, Constant, OfColumn, Term
 from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.compiler import Compiler
 from lakebed.model.formulas.typed import CLOCK, DATE, TEXT, TIMESTAMP, Typed, is_atomic, is_number
-from lakebed.model.schema import Type
+from lakebed.model.schema import Struct, Type
 from lakebed.model.sql_dialect import parse_condition, to_text
 from lakebed.model.sql_predicates import (
     OtherFormError,
@@ -56,6 +56,14 @@ def parse_term(
         ) from exc
     except PredicateError as exc:
         message = exc.message.replace("the predicate", f"the value of column {column!r},", 1)
+        if message.startswith("Unknown column"):
+            name = message.split("'")[1]
+            message = f"Unknown column {name!r} in the value of {column!r}."
+            if kind == TEXT and name.isidentifier():
+                quoted = f"'{name}'"
+                raise PredicateError(
+                    message, hint=f'{exc.hint} A text stands in single quotes: "{quoted}".'
+                ) from exc
         raise PredicateError(message, hint=exc.hint) from exc
 
 
@@ -68,18 +76,34 @@ def _computed(
     refusal: PredicateError,
 ) -> Term:
     plain = with_values(tree, text, types)
+    if isinstance(kind, Struct):
+        # Records of the data may lack parts, which stay as they are: they are made whole before.
+        types = {name: _whole(name, own, kind) for name, own in types.items()}
     compiler = Compiler(text, types)
     try:
         value = compiler.read(plain)
-        if compiler.is_column(plain) and value.type == kind:
-            return OfColumn(prefix + next(iter(compiler.named)))
+    except PredicateError as exc:
+        is_unknown = exc.message.startswith("Unknown column")
+        is_other = is_unknown or bool(compiler.named) or isinstance(refusal, OtherFormError)
+        raise (exc if is_other else refusal) from exc
+    is_column = compiler.is_column(plain)
+    column = OfColumn(prefix + next(iter(compiler.named))) if is_column else None
+    if column is not None and (value.type == kind or not is_atomic(kind)):
+        return column
+    try:
         _stored(value, kind)
     except PredicateError as exc:
-        is_other = bool(compiler.named) or isinstance(refusal, OtherFormError)
-        raise (exc if is_other else refusal) from exc
+        if column is not None:
+            return column  # whose type is judged with the data
+        raise (exc if compiler.named or isinstance(refusal, OtherFormError) else refusal) from exc
     if value.type is None:
         return Constant(None)
     return Computed(to_text(plain), tuple(compiler.named.items()), kind, prefix)
+
+
+def _whole(name: str, own: Type, kind: Struct) -> Type:
+    is_of_data = name.startswith("source.") and name.count(".") == 1
+    return kind if is_of_data and isinstance(own, Struct) else own
 
 
 def expression_of(term: Computed) -> str:
