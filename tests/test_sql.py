@@ -14,7 +14,6 @@ from lakebed.errors import (
     DatasetNotFoundError,
     InvalidInputError,
     InvalidNameError,
-    MissingDependencyError,
     SchemaMismatchError,
 )
 from lakebed.sql.asking import tables_of, tree_of
@@ -246,13 +245,6 @@ def test_tables_of_a_question_are_found_wherever_they_stand() -> None:
     )
 
     assert sorted(tables_of(tree_of(query))) == ["a", "b", "c", "d", "e-f"]
-
-
-def test_duckdb_that_is_missing_is_named_with_its_extra(lake: Repository, monkeypatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-
-    with pytest.raises(MissingDependencyError, match=r"duckdb.*lakebed\[duckdb\]"):
-        lake.sql("SELECT 1")
 
 
 class TestRepositoryAsContainer:

@@ -111,7 +111,7 @@ REFUSED = [
     ("MERGE INTO people p USING news n ON p.id = n.id WHEN NOT MATCHED THEN INSERT (id) VALUES (p.id)", "columns of the source"),
     ("MERGE INTO people p USING news n ON p.id = n.id WHEN NOT MATCHED AND p.age > 1 THEN INSERT *", "columns of the source"),
     ("MERGE INTO people p USING news n ON p.id = n.id WHEN MATCHED THEN UPDATE SET age = DEFAULT", "Write the value"),
-    ("MERGE INTO people p USING news n ON p.id = n.id WHEN MATCHED THEN UPDATE SET age = sum(p.age)", "signum"),
+    ("MERGE INTO people p USING news n ON p.id = n.id WHEN MATCHED THEN UPDATE SET age = sum(p.age)", "in Spark"),
     ("WITH q AS (SELECT 1 AS id) MERGE INTO people p USING q ON p.id = q.id WHEN MATCHED THEN DELETE", "into USING"),
     ("UPDATE people SET name = n.name FROM news n WHERE people.id = n.id", "MERGE INTO t USING"),
     ("UPDATE people SET age = (SELECT max(age) FROM news)", "MERGE INTO t USING"),

@@ -91,11 +91,11 @@ def test_invariants_of_columns_become_checks(lake, home):
 
 def test_a_constraint_that_no_check_can_say_is_noted_with_its_text(lake, home):
     write_deltalake(home, ROWS)
-    DeltaTable(home).alter.add_constraint({"c": "md5(b) <> b"})
+    DeltaTable(home).alter.add_constraint({"c": "strpos(b, 'zz') = 0"})
 
     plan = lake.adopt("t", delta=True, dry_run=True)
 
-    assert "Its rule 'c', md5(b) != b, does not become a check: " in str(plan)
+    assert "Its rule 'c', strpos(b, 'zz') = 0, does not become a check: " in str(plan)
     assert lake.adopt("t", plan).descriptor.checks == {}
 
 
