@@ -549,8 +549,10 @@ def normalise(predicate: Predicate, types: Mapping[str, Type]) -> Predicate:
                         hint="Only text has patterns; compare it with a value.",
                     )
                 pieces_of(leaf.pattern)
-                is_plain = not (leaf.ignores_case or leaf.negated)
-                return like(column, leaf.pattern) if is_plain else leaf
+                if leaf.ignores_case:
+                    return leaf
+                fits = like(column, leaf.pattern)
+                return negate(fits) if leaf.negated else fits
             case Membership(column, values, negated):
                 bound = tuple(_normal_value(value, kind, column) for value in values)
                 return Membership(column, tuple(dict.fromkeys(bound)), negated)
