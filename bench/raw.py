@@ -311,7 +311,7 @@ def main() -> None:
     parser.add_argument(
         "--small-files", type=int, default=20_000, help="files of 50 rows; 0 for none"
     )
-    parser.add_argument("--dirty", action="store_true", help="also with 1 % of bad lines")
+    parser.add_argument("--dirty", action="store_true", help="also with 1 %% of bad lines")
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument(
         "--spark", dest="engines", action="store_const", const=",".join(SPARK_ENGINES)
