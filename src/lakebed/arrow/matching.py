@@ -16,8 +16,9 @@ from lakebed.arrow import scan
 from lakebed.arrow.conform import with_one_zero_and_nan
 from lakebed.arrow.constraint import ViewCheck
 from lakebed.arrow.held_rows import HeldRows
-from lakebed.arrow.pairs import Pairs, met_by, rows_that_meet, value_of, value_of_term
+from lakebed.arrow.pairs import Pairs, met_by, value_of, value_of_term
 from lakebed.arrow.rewrite import Routed, file_partition, kept_parts
+from lakebed.arrow.sieve import RowFilter
 from lakebed.errors import DuplicateKeyError
 from lakebed.model.arrow_types import type_to_arrow
 from lakebed.model.assignments import OfColumn
@@ -428,8 +429,8 @@ class Matcher:
         """Return a mask of the rows that meet a predicate; None where all do."""
         if predicate == TRUE:
             return None
-        types = self.layout.predicate_types
-        parts = [rows_that_meet(predicate, batch, types) for batch in table.to_batches()]
+        rows = RowFilter.of(predicate, self.layout.predicate_types)
+        parts = [rows.mask(batch) for batch in table.to_batches()]
         return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
     def _of_missing(

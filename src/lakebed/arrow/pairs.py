@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.arrow.reasons import reason_of
 from lakebed.arrow.sieve import RowFilter
@@ -20,10 +19,9 @@ from lakebed.model.assignments import (
     Term,
     columns_in,
 )
-from lakebed.model.formulas.computation import evaluate
+from lakebed.model.formulas.computation import column_at, evaluate
 from lakebed.model.formulas.storing import expression_of
 from lakebed.model.merging import Assignment, Side
-from lakebed.model.predicate import Predicate
 from lakebed.model.schema import Struct, Type
 
 _MAX_DIGITS = 76  # of a decimal of 256 bits
@@ -35,13 +33,7 @@ Pairs = Mapping[Side, pa.RecordBatch]
 def column_of(sides: Pairs, name: str) -> pa.Array:
     """Return a column by its name in a condition, as `target.x`; a nested one by dots."""
     side, _, path = name.partition(".")
-    batch = sides[Side(side)]
-    root, *inner = path.split(".")
-    position = batch.schema.get_field_index(path)
-    if position >= 0:
-        return batch.column(position)
-    column = batch.column(root)
-    return pc.struct_field(column, inner)
+    return column_at(sides[Side(side)], path)
 
 
 def met_by(condition: PairCondition, sides: Pairs) -> np.ndarray:
@@ -56,14 +48,7 @@ def met_by(condition: PairCondition, sides: Pairs) -> np.ndarray:
     if not arrays:  # such as TRUE
         arrays, names = [pa.nulls(count)], ["lakebed.nothing"]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    return rows_that_meet(condition.predicate, batch, condition.types)
-
-
-def rows_that_meet(
-    predicate: Predicate, batch: pa.RecordBatch, types: Mapping[str, Type]
-) -> np.ndarray:
-    """Return a mask of the rows of a batch for which a predicate is true."""
-    return RowFilter.of(predicate, types).mask(batch)
+    return RowFilter.of(condition.predicate, condition.types).mask(batch)
 
 
 def value_of(assignment: Assignment, kind: Type, sides: Pairs) -> pa.Array:

@@ -27,7 +27,6 @@ from lakebed.model.predicate import (
     columns_of,
     formulas_of,
     roots_of,
-    without_formulas,
 )
 from lakebed.model.schema import dotted_types
 from lakebed.plan.expression import to_arrow_expression
@@ -92,9 +91,8 @@ class _Rule:
         self.roots = roots_of(predicate, types)
         self.predicate = predicate
         self._kinds = {name: types[name] for name in self.named if name in self.roots}
-        has_formulas = bool(formulas_of(predicate))
-        self.rows = RowFilter.of(predicate, types) if has_formulas else None
-        self.is_met = to_arrow_expression(without_formulas(predicate), types)
+        self.is_met = to_arrow_expression(predicate, types)
+        self.rows = RowFilter.of(predicate, types) if formulas_of(predicate) else None
         self.count = 0
         self.examples: list[str] = []
         self.is_refused = False
@@ -261,26 +259,38 @@ class RowChecks:
         self, rules: Sequence[_Rule], rows: pa.RecordBatch
     ) -> list[tuple[_Rule, np.ndarray]]:
         """Evaluate checks on each row; return those that rows fail, each with their positions."""
-        from pyarrow import acero  # it loads pyarrow.dataset
-
-        named = pa.Table.from_batches([rows.select(self._roots or rows.schema.names[:1])])
-        conditions, names = [rule.is_met for rule in rules], [rule.name for rule in rules]
-        # A filter by the expressions would take twice as long: it also selects rows.
-        steps = [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(named)),
-            acero.Declaration("project", acero.ProjectNodeOptions(conditions, names)),
-        ]
-        met = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+        named = rows.select(self._roots or rows.schema.names[:1])
+        met = _met([rule for rule in rules if rule.rows is None], named)
         found = []
-        for rule, column in zip(rules, met.columns, strict=True):
+        for rule in rules:
             if rule.rows is not None:
-                failing = np.flatnonzero(~rule.rows.mask(named.to_batches()[0]))
-                found += [(rule, failing)] if len(failing) else []
-            elif sum(chunk.true_count for chunk in column.chunks) < rows.num_rows:
-                # Unknown, as for null, counts as failed.
-                is_met = pc.fill_null(column, pa.scalar(value=False)).to_numpy()
-                found.append((rule, np.flatnonzero(~is_met)))
+                is_met = rule.rows.mask(named)
+            elif sum(chunk.true_count for chunk in met[rule.name].chunks) == rows.num_rows:
+                continue
+            else:  # unknown, as for null, counts as failed
+                is_met = pc.fill_null(met[rule.name], pa.scalar(value=False)).to_numpy()
+            places = np.flatnonzero(~is_met)
+            if len(places):
+                found.append((rule, places))
         return found
+
+
+def _met(rules: Sequence[_Rule], rows: pa.RecordBatch) -> dict[str, pa.ChunkedArray]:
+    """Return for each check of comparisons alone whether rows meet it, by name."""
+    if not rules:
+        return {}
+    from pyarrow import acero  # it loads pyarrow.dataset
+
+    conditions, names = [rule.is_met for rule in rules], [rule.name for rule in rules]
+    # A filter by the expressions would take twice as long: it also selects rows.
+    steps = [
+        acero.Declaration(
+            "table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([rows]))
+        ),
+        acero.Declaration("project", acero.ProjectNodeOptions(conditions, names)),
+    ]
+    met = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+    return dict(zip(names, met.columns, strict=True))
 
 
 class RowsAside:

@@ -28,6 +28,7 @@ from lakebed.model.predicate import (
     conjuncts,
     formulas_of,
     key_list,
+    may_raise,
 )
 from lakebed.model.schema import Type
 from lakebed.plan.expression import to_arrow_expression
@@ -122,9 +123,9 @@ class RowFilter:
         """Return the filter of a bound predicate."""
         rest, lists = split_key_lists(predicate, types)
         formulas = [part for part in conjuncts(rest) if formulas_of(part)]
-        together = [part for part in formulas if not _may_raise(part)]
+        together = [part for part in formulas if not may_raise(part)]
         steps = [all_of(together)] if together else []
-        steps += [part for part in formulas if _may_raise(part)]
+        steps += [part for part in formulas if may_raise(part)]
         computed = tuple((part, to_arrow_expression(part, types)) for part in steps)
         rest = all_of([part for part in conjuncts(rest) if not formulas_of(part)])
         condition = to_arrow_expression(rest, types)
@@ -166,7 +167,7 @@ class RowFilter:
             if not chosen.num_rows:
                 break
             own = chosen.schema.names
-            whole = with_truths(chosen, [predicate])
+            whole = with_truths(chosen, predicate)
             if isinstance(predicate, Formula):  # its truth as it is: an expression costs more
                 chosen = chosen.filter(whole.column(predicate.name))
             else:
@@ -181,10 +182,6 @@ class RowFilter:
         if column.type != self.kind:  # other units, or a dictionary
             return None
         return np.flatnonzero(self.passes[_hashes(column)])
-
-
-def _may_raise(predicate: Predicate) -> bool:
-    return any(formula.may_raise for formula in formulas_of(predicate))
 
 
 def _listed(predicate: Predicate) -> tuple[str, tuple[object, ...]] | None:

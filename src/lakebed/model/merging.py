@@ -36,7 +36,7 @@ from lakebed.model.predicate import (
     map_leaves,
 )
 from lakebed.model.schema import Decimal, Field, Kind, Primitive, Schema, Struct, Type
-from lakebed.model.sql_predicates import parse_sql, without_prefix
+from lakebed.model.sql_predicates import parse_sql, with_columns
 from lakebed.model.values import Scalar, check_value, parameter_value
 
 IfMatched = Literal["update", "delete", "ignore"]
@@ -421,9 +421,9 @@ def _computed_key(name: str, text: str, kind: Type, of_target: Mapping[str, Type
         raise PredicateError(
             f"{shown(text)} is compared with a value of type {kind}: {exc.message}", hint=exc.hint
         ) from exc
-    if not isinstance(term, Computed):
-        term = Computed(text, tuple(of_target.items()), kind)
-    return term
+    if isinstance(term, Computed):
+        return term
+    return Computed(text, tuple((column, of_target[column]) for column in columns_in(term)), kind)
 
 
 def _in_order(inserted: Mapping[str, str], schema: Schema) -> dict[str, str]:
@@ -552,7 +552,10 @@ def _as_of_view(bound: Predicate) -> Predicate:
     def plain(leaf: Leaf) -> Predicate:
         return replace(leaf, column=leaf.column.removeprefix(prefix))
 
-    return map_leaves(bound, plain, lambda formula: without_prefix(formula, prefix))
+    def plain_formula(formula: Formula) -> Predicate:
+        return with_columns(formula, {name: name.removeprefix(prefix) for name in formula.columns})
+
+    return map_leaves(bound, plain, plain_formula)
 
 
 def _assignments(

@@ -51,7 +51,7 @@ def find_range(
     path, kind = column[0], column[1].kind
     if name in ("date", "to_date") and kind in TIMESTAMPS and len(arguments) == 1:
         day = value(Primitive(Kind.DATE))
-        return None if not isinstance(day, dt.date) else _from_days(path, op, day, 1, kind)
+        return None if not isinstance(day, dt.date) else _of_day(path, op, day, kind)
     if name == "year" and kind in TIMES and len(arguments) == 1:
         year = value(Primitive(Kind.INT))
         if isinstance(year, int) and dt.MINYEAR <= year < dt.MAXYEAR:
@@ -93,11 +93,10 @@ def _length_of(name: str, arguments: list[Any]) -> int:
     return int(numbers[1]) if is_from_first else 0
 
 
-def _from_days(column: str, op: Op, day: dt.date, count: int, kind: Kind) -> Predicate | None:
+def _of_day(column: str, op: Op, day: dt.date, kind: Kind) -> Predicate | None:
     if day >= dt.date.max:
         return None
-    after = day + dt.timedelta(days=count)
-    return _between(column, op, _as(day, kind), _as(after, kind))
+    return _between(column, op, _as(day, kind), _as(day + dt.timedelta(days=1), kind))
 
 
 def _as(day: dt.date, kind: Kind) -> Scalar:

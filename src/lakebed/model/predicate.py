@@ -345,6 +345,11 @@ def formulas_of(predicate: Predicate) -> tuple[Formula, ...]:
     return ()
 
 
+def may_raise(predicate: Predicate) -> bool:
+    """Return whether some rows end the evaluation by an error."""
+    return any(formula.may_raise for formula in formulas_of(predicate))
+
+
 def without_formulas(predicate: Predicate) -> Predicate:
     """Return the weaker predicate in which each formula is TRUE."""
     return map_leaves(predicate, lambda leaf: leaf, lambda _: TRUE)

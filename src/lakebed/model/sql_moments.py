@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Moment = dt.datetime | dt.date
 
-_FIXED = {
+FIXED = {
     "MICROSECOND": dt.timedelta(microseconds=1),
     "MILLISECOND": dt.timedelta(milliseconds=1),
     "SECOND": dt.timedelta(seconds=1),
@@ -27,7 +27,7 @@ _FIXED = {
     "DAY": dt.timedelta(days=1),
     "WEEK": dt.timedelta(weeks=1),
 }
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([A-Za-z]*)")
 _DAY_BEFORE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?=[ T])")
 _TODAY = ("current_date", "curdate")
@@ -170,7 +170,7 @@ def amounts_of(interval: exp.Interval) -> list[tuple[int, str]]:
     amounts, position = [], 0
     while found := _AMOUNT.match(text, position):
         name = found[2].upper().removesuffix("S")
-        if name not in _FIXED and name not in _MONTHS:
+        if name not in FIXED and name not in MONTHS:
             break
         amounts.append((sign * int(found[1]), name))
         position = found.end()
@@ -178,7 +178,7 @@ def amounts_of(interval: exp.Interval) -> list[tuple[int, str]]:
         raise PredicateError(
             f"Cannot read the interval {shown(to_text(interval))}.",
             hint="Write a whole number and a unit, such as INTERVAL '7' DAY; units are "
-            f"{', '.join(map(str.lower, (*_FIXED, *_MONTHS)))}.",
+            f"{', '.join(map(str.lower, (*FIXED, *MONTHS)))}.",
         )
     return amounts
 
@@ -191,12 +191,12 @@ def _whole(node: object) -> int | None:
 
 def _moved(moment: Moment, count: int, unit: str, node: exp.Expr) -> Moment:
     try:
-        if unit in _MONTHS:
-            return _moved_by_months(moment, count * _MONTHS[unit])
+        if unit in MONTHS:
+            return _moved_by_months(moment, count * MONTHS[unit])
         is_of_day = unit in ("DAY", "WEEK")
         if not is_of_day and not isinstance(moment, dt.datetime):
             moment = dt.datetime.combine(moment, dt.time(), dt.UTC)
-        return moment + count * _FIXED[unit]
+        return moment + count * FIXED[unit]
     except (OverflowError, ValueError) as exc:
         raise MistakeError(
             f"{shown(to_text(node))} lies outside the years 1 to 9999.",

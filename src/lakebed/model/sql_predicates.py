@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakebed.common.shown import counted, shown
 from lakebed.errors import InvalidInputError, PredicateError
+from lakebed.model.formulas.type_names import sql_type_of
 from lakebed.model.monotone import find_range
 from lakebed.model.names import nearest
 from lakebed.model.predicate import (
@@ -26,11 +27,11 @@ from lakebed.model.predicate import (
     any_of,
     check_columns,
     escaped,
-    formulas_of,
     like,
+    may_raise,
     negate,
     pieces_of,
-    quoted_name,
+    sql_name,
 )
 from lakebed.model.schema import Decimal, Kind, Primitive, Type
 from lakebed.model.sql_dialect import NUMBER, parse_condition, quoted_words, to_text
@@ -457,8 +458,7 @@ class _Reader:
         As `x = 0 OR 1 / x > 2`: a formula that holds all of it keeps to the order. Of conditions that
         AND joins, each looks only at rows that meet those before it.
         """
-        is_alone = isinstance(predicate, Formula)
-        if is_alone or not any(formula.may_raise for formula in formulas_of(predicate)):
+        if isinstance(predicate, Formula) or not may_raise(predicate):
             return predicate
         return self._formula(node, OtherFormError("It is computed as a whole.", hint=""))
 
@@ -512,7 +512,7 @@ class _Reader:
             PredicateError: It cannot be computed without Spark, or is wrong for any row.
         """
         from lakebed.model.formulas.compiler import formula_of
-        from lakebed.model.formulas.constants import check_text
+        from lakebed.model.formulas.computation import check_text
 
         is_other = isinstance(refusal, OtherFormError)
         try:
@@ -529,8 +529,7 @@ class _Reader:
         """Return a tree with literals in place of parameters and of the current time."""
         exp = self._exp
         copy = node.copy()
-        pairs = zip(list(node.walk()), list(copy.walk()), strict=True)
-        for own, copied in [(own, copied) for own, copied in pairs]:
+        for own, copied in zip(list(node.walk()), list(copy.walk()), strict=True):
             value: object
             if isinstance(own, exp.Placeholder):
                 if isinstance(own.parent, exp.In) and own.arg_key == "field":
@@ -804,20 +803,30 @@ def read_tree(text: str) -> exp.Expr:
     return _tree_of(text)
 
 
-def without_prefix(formula: Formula, prefix: str) -> Formula:
-    """Return a formula whose columns have lost a prefix such as `target.`."""
+def with_columns(
+    formula: Formula, names: Mapping[str, str], values: Mapping[str, Scalar] | None = None
+) -> Formula:
+    """Return a formula whose columns have other names, or are values.
+
+    Args:
+        formula: The formula.
+        names: New names of columns, by the present ones, both with dots.
+        values: Values of the other columns.
+    """
     from sqlglot import expressions as exp
 
-    tree = parse_condition(formula.text)
-    for node in list(tree.find_all(exp.Column)):
-        name = ".".join(part.name for part in node.parts)
-        if name in formula.columns and name.startswith(prefix):
-            plain = parse_condition(".".join(quoted_name(part.name) for part in node.parts[1:]))
-            if node is tree:
-                tree = plain
-            node.replace(plain)
-    types = tuple((name.removeprefix(prefix), kind) for name, kind in formula.types)
-    return Formula(to_text(tree), types, formula.may_raise)
+    others = {name: parse_condition(sql_name(other)) for name, other in names.items()}
+    for name, value in (values or {}).items():
+        kind = sql_type_of(dict(formula.types)[name])
+        others[name] = exp.cast(_literal_node(value), kind, dialect="spark")
+    tree = exp.Paren(this=parse_condition(formula.text))  # so that each part of it has a parent
+    for node in list(tree.find_all(exp.Column, exp.Dot)):
+        assert isinstance(node, exp.Column | exp.Dot)  # as searched for
+        other = others.get(".".join(part.name for part in node.parts))
+        if other is not None and not isinstance(node.parent, exp.Dot):
+            node.replace(other.copy())
+    types = tuple((names[name], kind) for name, kind in formula.types if name in names)
+    return Formula(to_text(tree.this), types, formula.may_raise)
 
 
 def with_columns_renamed(text: str, names: Mapping[str, str]) -> str | None:

@@ -30,6 +30,8 @@ from lakebed.sql.statement_source import QuerySource, opener_by_name
 if TYPE_CHECKING:
     from sqlglot import expressions as exp
 
+    from lakebed.view import View
+
 _OF_A_MOMENT = re.compile(r"\b(?:VERSION|TIMESTAMP)\s+AS\s+OF\b", re.I)
 _EVOLUTION = re.compile(r"\bWITH\s+SCHEMA\s+EVOLUTION\b", re.I)
 _REPLACING = re.compile(r"\bREPLACE\s+(?:USING|ON)\b", re.I)
@@ -131,7 +133,7 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
     """
     if order.spark is None:
         if not _OF_A_MOMENT.search(without_texts(text)):
-            return asking.ask(*_with_condition_of_dataset(order, text))
+            return _selected(order, text)
         word = next(quoted_words(text), None)
         if word is not None:
             raise refused(
@@ -151,46 +153,59 @@ def _answer(order: StatementOrder, text: str) -> pa.Table:
         source.close()
 
 
-def _with_condition_of_dataset(order: StatementOrder, text: str) -> tuple[str, asking.OpenTable]:
-    """Return a query for DuckDB, and the opener of its tables.
+def _selected(order: StatementOrder, text: str) -> pa.Table:
+    """Return the result of a query that DuckDB runs.
 
     A condition on the rows of one dataset is left to the dataset, so that it has the meaning that it
     has in DELETE and UPDATE. DuckDB gives NULL for a division by zero, and rounds where Spark cuts.
     """
     from sqlglot import exp
-    from sqlglot.errors import SqlglotError
 
     opener = opener_by_name(order)
+    try:
+        asked: Any = asking.tree_of(text)
+    except InvalidInputError:
+        asked = None  # for a text of Spark in the condition, such as 'x' 'y', or it is wrong
+    if asked is None or (isinstance(asked, exp.Select) and asked.args.get("where") is not None):
+        tree = _of_one_dataset(order, text)
+        view = None if tree is None else _view_of(order, tree)
+        if view is not None:
+            whole: Any = tree if asked is None else asked
+            whole.set("where", None)
+            return asking.ask(whole.sql("duckdb"), lambda _, wanted: asking.rows_of(view, wanted))
+    return asking.ask(text, opener, None if asked is None else (asked, asking.tables_of(asked)))
+
+
+def _of_one_dataset(order: StatementOrder, text: str) -> Any | None:
+    """Return the tree of a query of one dataset with a condition; None of another one."""
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     try:
         with _quiet:
             (tree,) = parse(text)
     except (SqlglotError, LakebedError, ValueError):
-        return text, opener  # of DuckDB alone, or wrong
-    try:
-        asked = asking.tree_of(text)
-    except LakebedError:
-        asked = tree  # a text of Spark, such as 'x' 'y', in the condition
-    condition, table = tree.args.get("where"), tree.find(exp.Table)
-    if not isinstance(tree, exp.Select) or condition is None or table is None:
-        return text, opener
-    is_of_one = (
-        len(list(tree.find_all(exp.Table, exp.Query))) == 2 and tree.args["from_"].this is table
-    )
-    is_plain = is_of_one and not {name for name, part in table.args.items() if part} - {
-        "this",
-        "alias",
-    }
-    if not is_plain or table.name in order.tables or any(quoted_words(text)):
-        return text, opener
+        return None  # of DuckDB alone, or wrong
+    table = tree.find(exp.Table)
+    if not isinstance(tree, exp.Select) or tree.args.get("where") is None or table is None:
+        return None
+    is_alone = len(list(tree.find_all(exp.Table, exp.Query))) == 2
+    parts = {name for name, part in table.args.items() if part}
+    is_plain = is_alone and tree.args["from_"].this is table and parts <= {"this", "alias"}
+    is_given = table.name in order.tables or any(quoted_words(text))
+    return tree if is_plain and not is_given else None
+
+
+def _view_of(order: StatementOrder, tree: Any) -> View | None:
+    """Return the rows of the dataset that meet the condition; None if only DuckDB can read it."""
+    table = tree.args["from_"].this
     try:
         dataset = open_table(order.lake, table.name).snapshot()
         sides = Sides(table.alias or table.name, dataset.schema.names)
-        own = to_text(in_terms_of_target(condition.this, sides, in_view=True))
-        view = dataset.where(own)
+        condition = in_terms_of_target(tree.args["where"].this, sides, in_view=True)
+        return dataset.where(to_text(condition))
     except LakebedError:
-        return text, opener  # DuckDB may know it, or raises an error of its own
-    asked.set("where", None)
-    return asked.sql("duckdb"), lambda _, wanted: asking.rows_of(view, wanted)
+        return None  # DuckDB may know it, or raises an error of its own
 
 
 class _Quiet(logging.Filter):

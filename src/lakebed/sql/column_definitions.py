@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError
+from lakebed.model.formulas.type_names import find_plain_type
 from lakebed.model.partition.function import field_text
 from lakebed.model.schema import (
     MISSING,
-    SMALLINT,
-    TINYINT,
-    Decimal,
     Field,
-    Kind,
     ListOf,
     MapOf,
-    Primitive,
     Struct,
     Type,
     check_map_key,
@@ -27,21 +23,6 @@ from lakebed.sql.refusals import refused, shown_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from sqlglot import expressions as exp
-
-
-def _decimal_of(node: exp.DataType) -> Decimal:
-    """Return the type that DECIMAL stands for.
-
-    Raises:
-        InvalidInputError: Its precision or scale is not possible, or not a number.
-    """
-    given = [part.name for part in node.expressions]
-    if len(given) > 2 or not all(text.isdecimal() and len(text) < 4 for text in given):
-        raise InvalidInputError(
-            f"Illegal {shown_sql(node)}.",
-            hint="Write DECIMAL(p, s), such as DECIMAL(10, 2).",
-        )
-    return Decimal(*[int(text) for text in given], *[10, 0][len(given) :])
 
 
 def field_of(column: exp.ColumnDef, spark: SparkSession | None = None) -> Field:
@@ -112,25 +93,20 @@ def type_of(node: exp.DataType) -> Type:
     names = exp.DataType.Type
     parts = node.expressions
     match node.this:
-        case names.DECIMAL:
-            return _decimal_of(node)
         case names.ARRAY | names.LIST if len(parts) == 1:
             return ListOf(type_of(parts[0]))
         case names.MAP if len(parts) == 2:
             return MapOf(type_of(parts[1]), key=check_map_key(type_of(parts[0]), to_text(node)))
         case names.STRUCT if parts:
             return Struct(tuple(field_of(part) for part in parts))
-    name = node.this.name
-    if name in _NARROW and not parts:
-        return _NARROW[name]
-    kind = _KINDS.get(name)
-    if kind is None or parts:
+    kind = find_plain_type(node)
+    if kind is None:
         raise refused(
             f"type {_type_name(node)}",
             "Types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, "
             "BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, MAP<…, …> and STRUCT<…>.",
         )
-    return Primitive(kind)
+    return kind
 
 
 def _type_name(node: exp.DataType) -> str:
@@ -144,23 +120,6 @@ def _type_name(node: exp.DataType) -> str:
     return text
 
 
-_NARROW = {"TINYINT": TINYINT, "SMALLINT": SMALLINT}
-_KINDS = {
-    "BOOLEAN": Kind.BOOLEAN,
-    "INT": Kind.INT,
-    "BIGINT": Kind.LONG,
-    "FLOAT": Kind.FLOAT,
-    "DOUBLE": Kind.DOUBLE,
-    "TEXT": Kind.STRING,
-    "VARCHAR": Kind.STRING,
-    "BINARY": Kind.BYTES,
-    "VARBINARY": Kind.BYTES,
-    "DATE": Kind.DATE,
-    "TIMESTAMP": Kind.TIMESTAMP,
-    "TIMESTAMPTZ": Kind.TIMESTAMP,
-    "TIMESTAMPLTZ": Kind.TIMESTAMP,
-    "TIMESTAMPNTZ": Kind.TIMESTAMP_NTZ,
-}
 _TIMES = {
     "year": "years",
     "years": "years",

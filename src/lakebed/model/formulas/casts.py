@@ -15,6 +15,7 @@ from lakebed.model.formulas.typed import (
     LONG,
     TEXT,
     TIMESTAMP,
+    WIDTHS,
     Typed,
     decimal_for,
     duck_type,
@@ -26,7 +27,6 @@ from lakebed.model.formulas.typed import (
 from lakebed.model.schema import Decimal, ListOf, Type
 
 _INSTANTS = (TIMESTAMP, CLOCK)
-_WIDTHS = ("tinyint", "smallint", "int", "long")
 
 
 def cast(value: Typed, to: Type, *, safe: bool = False) -> Typed:
@@ -99,8 +99,8 @@ def _holds_all(to: Type, own: Type) -> bool:
         return to in (DATE, *_INSTANTS) or is_float(to)
     if BOOLEAN in (own, to):
         return True
-    if str(own) in _WIDTHS and str(to) in _WIDTHS:
-        return _WIDTHS.index(str(own)) <= _WIDTHS.index(str(to))
+    if own in WIDTHS and to in WIDTHS:
+        return WIDTHS.index(own) <= WIDTHS.index(to)
     if isinstance(to, Decimal) and not is_float(own):
         exact = decimal_for(own)
         return to.scale >= exact.scale and to.precision - to.scale >= exact.precision - exact.scale

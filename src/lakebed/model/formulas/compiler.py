@@ -30,6 +30,7 @@ from lakebed.model.formulas.typed import (
     BYTES,
     CLOCK,
     DATE,
+    DOUBLE,
     INT,
     LONG,
     NULL,
@@ -41,6 +42,7 @@ from lakebed.model.formulas.typed import (
     duck_type,
     joined,
     named,
+    places,
 )
 from lakebed.model.names import nearest
 from lakebed.model.predicate import Formula, pieces_of
@@ -131,7 +133,7 @@ class Compiler:
             exp.HexString: self._bytes,
             exp.And: lambda node: self._joined(node, "AND"),
             exp.Or: lambda node: self._joined(node, "OR"),
-            exp.Not: lambda node: joined("(NOT {0})", [self._truth(node.this)], BOOLEAN),
+            exp.Not: lambda node: joined("(NOT {0})", [self.condition(node.this)], BOOLEAN),
             exp.Is: self._is,
             exp.In: self._in,
             exp.Between: self._between,
@@ -144,7 +146,6 @@ class Compiler:
             exp.Bracket: self._element,
             exp.Anonymous: self._call,
             exp.Neg: self._negative,
-            exp.Interval: self._bare_interval,
         }
         signs: tuple[tuple[Callable[[str], Callable[[Any], Typed]], dict[str, type[exp.Expr]]], ...]
         signs = (
@@ -229,7 +230,7 @@ class Compiler:
         if named is not None:
             name, arguments = named(node)
             return self._function(name, arguments, node)
-        raise self._refused(node)
+        raise self.refused(node)
 
     def is_column(self, node: Any) -> bool:
         """Return whether a node is the name of a column alone."""
@@ -238,10 +239,6 @@ class Compiler:
         is_name = isinstance(node, self._exp.Column | self._exp.Dot)
         return is_name and ".".join(part.name for part in node.parts) in self._types
 
-    def condition(self, node: object) -> Typed:
-        """Return the expression of a condition."""
-        return self._truth(node)
-
     # Names and literals
 
     def _column(self, node: Any) -> Typed:
@@ -249,7 +246,7 @@ class Compiler:
         root = node
         while isinstance(root, exp.Dot):
             if not isinstance(root.expression, exp.Identifier):
-                raise self._refused(node)
+                raise self.refused(node)
             root = root.this
         if not isinstance(root, exp.Column | exp.Identifier):
             return self._field(self.read(node.this), node.expression.name, node)
@@ -279,7 +276,7 @@ class Compiler:
             for field in value.type.fields:
                 if field.name == name:
                     return joined(f"struct_extract({{0}}, {duck_text(name)})", [value], field.type)
-        raise self._refused(node)
+        raise self.refused(node)
 
     def _literal(self, node: Any) -> Typed:
         text = node.name
@@ -302,8 +299,6 @@ class Compiler:
                 kind = INT if -(2**31) <= number < 2**31 else LONG
                 return Typed(sql=f"CAST({number} AS {duck_type(kind)})", type=kind, constant=number)
         if "e" in text.lower():
-            from lakebed.model.formulas.typed import DOUBLE
-
             return Typed(sql=f"CAST('{text}' AS DOUBLE)", type=DOUBLE, constant=float(text))
         exact = decimal.Decimal(text)
         _, digits, exponent = exact.as_tuple()
@@ -354,11 +349,10 @@ class Compiler:
 
     # Logic
 
-    def _truth(self, node: object) -> Typed:
+    def condition(self, node: object) -> Typed:
+        """Return the expression of a condition."""
         value = self.read(node)
-        if value.type in (BOOLEAN, None):
-            return cast(value, BOOLEAN)
-        if value.type == TEXT:
+        if value.type in (BOOLEAN, TEXT, None):
             return cast(value, BOOLEAN)
         raise PredicateError(
             f"{self._shown(node)} of type {value.type} is used as a condition in "
@@ -369,7 +363,7 @@ class Compiler:
     def _joined(self, node: Any, word: str) -> Typed:
         from lakebed.model.sql_predicates import operands_of
 
-        parts = [self._truth(part) for part in operands_of(node)]
+        parts = [self.condition(part) for part in operands_of(node)]
         return _in_order(parts, word)
 
     def _is(self, node: Any) -> Typed:
@@ -379,8 +373,8 @@ class Compiler:
             return joined(f"({{0}} IS {negation}NULL)", [self.read(node.this)], BOOLEAN)
         if isinstance(right, exp.Boolean):
             word = "TRUE" if right.this else "FALSE"
-            return joined(f"({{0}} IS {negation}{word})", [self._truth(node.this)], BOOLEAN)
-        raise self._refused(node)
+            return joined(f"({{0}} IS {negation}{word})", [self.condition(node.this)], BOOLEAN)
+        raise self.refused(node)
 
     def _comparing(self, sign: str) -> Callable[[Any], Typed]:
         def compare(node: Any) -> Typed:
@@ -391,7 +385,7 @@ class Compiler:
 
     def _in(self, node: Any) -> Typed:
         if not node.expressions or node.args.get("query") is not None:
-            raise self._refused(node)
+            raise self.refused(node)
         value, items = self.read(node.this), [self.read(item) for item in node.expressions]
         kind = self._type_in_common([value, *items], node)
         if kind is None:
@@ -399,12 +393,11 @@ class Compiler:
         converted = [cast(part, kind) for part in (value, *items)]
         if any(item.may_raise for item in converted[1:]):
             return named(converted[0], lambda asked: _found_in(asked, converted[1:]))
-        listed = ", ".join(f"{{{number}}}" for number in range(1, len(converted)))
-        return joined(f"({{0}} IN ({listed}))", converted, BOOLEAN)
+        return joined(f"({{0}} IN ({places(items, 1)}))", converted, BOOLEAN)
 
     def _between(self, node: Any) -> Typed:
         if node.args.get("symmetric"):
-            raise self._refused(node)
+            raise self.refused(node)
         low, high = self.read(node.args["low"]), self.read(node.args["high"])
 
         def between(value: Typed) -> Typed:
@@ -419,7 +412,7 @@ class Compiler:
         if isinstance(node, exp.Escape):
             escape, node = node.expression.name, node.this
         if not isinstance(node, exp.Like | exp.ILike) or len(escape) != 1:
-            raise self._refused(whole)
+            raise self.refused(whole)
         pattern = node.expression
         if isinstance(pattern, exp.Any | exp.All):
             listed = (
@@ -441,11 +434,11 @@ class Compiler:
     def _fits(self, node: Any, text: Typed, pattern: object, escape: str) -> Typed:
         wanted = self.read(pattern)
         if not isinstance(wanted.constant, str):
-            raise self._refused(node)
+            raise self.refused(node)
         if escape == "\\":
             pieces_of(wanted.constant)  # for its error
         elif re.search(f"{re.escape(escape)}(?![%_])", wanted.constant.replace(escape * 2, "")):
-            raise self._refused(node, f"{shown(escape)} stands before what it cannot escape")
+            raise self.refused(node, f"{shown(escape)} stands before what it cannot escape")
         text = cast(text, TEXT)
         if isinstance(node, self._exp.ILike):
             text, wanted = (
@@ -464,7 +457,7 @@ class Compiler:
         conditions, values = [], []
         for branch in node.args["ifs"]:
             if asked is None:
-                conditions.append(self._truth(branch.this))
+                conditions.append(self.condition(branch.this))
             else:
                 other = self.read(branch.this)
                 conditions.append(compared("=", asked, other, self._refusal(node)))
@@ -494,7 +487,7 @@ class Compiler:
                 and value.type is not None
                 and common_type(kind, value.type) is None
             ):
-                raise self._refused(node)
+                raise self.refused(node)
             kind = common_type(kind, value.type)
         return kind
 
@@ -509,14 +502,14 @@ class Compiler:
         from lakebed.model.formulas.type_names import type_of
 
         if node.args.get("format"):
-            raise self._refused(node)
+            raise self.refused(node)
         is_safe = isinstance(node, self._exp.TryCast) or bool(node.args.get("safe"))
         kind = type_of(node.to, self._text)
         inner = node.this
         is_twice = isinstance(inner, self._exp.Cast) and isinstance(inner.this, self._exp.Literal)
         if kind in (DATE, TIMESTAMP, CLOCK) and is_twice and inner.this.is_string:
             # sqlglot reads DATE '2024-01-01'::STRING so that STRING comes first.
-            raise self._refused(node, "a literal has a second type")
+            raise self.refused(node, "a literal has a second type")
         value = self.read(inner)
         try:
             converted = cast(value, kind, safe=is_safe)
@@ -561,9 +554,6 @@ class Compiler:
 
         return compute
 
-    def _bare_interval(self, node: Any) -> Typed:
-        raise self._refused(node)
-
     def _trim(self, node: Any) -> tuple[str, Sequence[object]]:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(
             str(node.args.get("position") or ""), "btrim"
@@ -590,8 +580,6 @@ class Compiler:
             )
         return function(FunctionCall(self, name, arguments, node))
 
-    # Errors
-
     def lambda_of(self, node: Any, variables: Sequence[Typed]) -> Typed | None:
         """Return the body of a lambda whose variables have these values; None for another node."""
         if not isinstance(node, self._exp.Lambda) or len(node.expressions) != len(variables):
@@ -604,23 +592,22 @@ class Compiler:
         finally:
             self._variables = before
 
+    # Errors
+
     def _shown(self, node: object) -> str:
         return shown(to_text(node))
 
     def _refusal(self, node: object) -> Callable[[str], PredicateError]:
-        return lambda reason: self._refused(node, reason)
+        return lambda reason: self.refused(node, reason)
 
-    def _refused(self, node: object, reason: str = "") -> PredicateError:
+    def refused(self, node: object, reason: str = "") -> PredicateError:
+        """Return the error for a part that is not computed without Spark."""
         because = f": {reason}" if reason else ""
         text = self._shown(node) if hasattr(node, "sql") else shown(str(node))
         return PredicateError(
             f"Cannot compute {text} in {shown(self._text)} without Spark{because}.",
             hint="Write it in another way, or compute it in Spark.",
         )
-
-    def refused(self, node: object, reason: str = "") -> PredicateError:
-        """Return the error for a part that is not computed without Spark."""
-        return self._refused(node, reason)
 
 
 def _in_order(parts: Sequence[Typed], word: str) -> Typed:
@@ -630,8 +617,8 @@ def _in_order(parts: Sequence[Typed], word: str) -> Typed:
     """
     first, *rest = parts
     if not any(part.may_raise for part in rest):
-        places = f" {word} ".join(f"{{{number}}}" for number in range(len(parts)))
-        return joined(f"({places})", parts, BOOLEAN) if rest else first
+        both = f" {word} ".join(f"{{{number}}}" for number in range(len(parts)))
+        return joined(f"({both})", parts, BOOLEAN) if rest else first
     others = _in_order(rest, word)
     decided, truth = ("IS FALSE", "false") if word == "AND" else ("IS TRUE", "true")
 

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -15,11 +15,14 @@ import pyarrow.compute as pc
 from lakebed.common.shown import shown
 from lakebed.errors import PredicateError
 from lakebed.model.arrow_types import type_to_arrow
+from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.compiler import column_sql, condition_of
 from lakebed.model.formulas.macros import MACROS
 from lakebed.model.formulas.number_texts import number_text
 from lakebed.model.formulas.row_functions import ROW_FUNCTIONS, RowFunction
+from lakebed.model.formulas.typed import TEXT, Typed, common_type, duck_text
 from lakebed.model.predicate import Formula, Predicate, formulas_of
+from lakebed.model.schema import Type
 from lakebed.model.values import Scalar
 
 if TYPE_CHECKING:
@@ -38,15 +41,13 @@ _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 _ROWS = "rows_of_a_batch"
 
 
-def with_truths(batch: pa.RecordBatch, predicates: Iterable[Predicate]) -> pa.RecordBatch:
-    """Return a batch with a column for each formula of some predicates, which holds its truth.
+def with_truths(batch: pa.RecordBatch, predicate: Predicate) -> pa.RecordBatch:
+    """Return a batch with a column for each formula of a predicate, which holds its truth.
 
     Raises:
         PredicateError: See `evaluate`.
     """
-    formulas = dict.fromkeys(f for predicate in predicates for f in formulas_of(predicate))
-    if not formulas:
-        return batch
+    formulas = formulas_of(predicate)
     columns = {name: column_at(batch, name) for formula in formulas for name in formula.columns}
     truths = evaluate([condition_of(f) for f in formulas], columns, batch.num_rows)
     for formula, truth in zip(formulas, truths, strict=True):
@@ -107,6 +108,23 @@ def evaluate(
         finally:
             cursor.unregister(_ROWS)
     return [column.combine_chunks() for column in result.columns]
+
+
+def check_text(text: str, types: Iterable[Type]) -> None:
+    """Check that a text can be read as a value of the types that it is compared with.
+
+    Raises:
+        PredicateError: It cannot: no row could be compared with it.
+    """
+    for kind in types:
+        _check(text, kind)
+
+
+@lru_cache(maxsize=256)
+def _check(text: str, kind: Type) -> None:
+    wanted = common_type(TEXT, kind)
+    if wanted not in (None, TEXT):
+        evaluate([cast(Typed(sql=duck_text(text), type=TEXT), wanted).sql], {})
 
 
 def _reason(error: Exception) -> str:

@@ -19,13 +19,14 @@ from lakebed.model.formulas.typed import (
     LONG,
     TEXT,
     TIMESTAMP,
+    WIDTHS,
     Typed,
     is_atomic,
     is_number,
     is_whole,
     joined,
 )
-from lakebed.model.schema import SMALLINT, TINYINT, ListOf, MapOf, Type
+from lakebed.model.schema import ListOf, MapOf, Type
 
 if TYPE_CHECKING:
     from lakebed.model.formulas.compiler import Compiler
@@ -105,7 +106,7 @@ def _converts_by_itself(kind: Type, to: Type) -> bool:
     if kind in (to, TEXT) or to == TEXT:
         return is_atomic(kind) and (kind != BYTES or to == BYTES)
     if is_number(kind) and is_number(to):
-        order: list[Type] = [TINYINT, SMALLINT, INT, LONG, FLOAT, DOUBLE]
+        order: tuple[Type, ...] = (*WIDTHS, FLOAT, DOUBLE)
         return to == DOUBLE or (kind in order and order.index(kind) <= order.index(to))
     return {kind, to} <= {DATE, TIMESTAMP, CLOCK}
 

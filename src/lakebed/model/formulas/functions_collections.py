@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from lakebed.errors import InvalidInputError
 from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.functions_base import FunctionCall, SqlFunction, declarer, taken
-from lakebed.model.formulas.functions_values import places
 from lakebed.model.formulas.typed import (
     BOOLEAN,
     INT,
@@ -22,6 +21,7 @@ from lakebed.model.formulas.typed import (
     is_float,
     is_whole,
     joined,
+    places,
 )
 from lakebed.model.schema import Field, ListOf, MapOf, Struct, Type, check_map_key
 

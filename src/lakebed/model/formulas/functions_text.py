@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from lakebed.model.formulas.functions_base import FunctionCall, SqlFunction, declarer, simple, taken
-from lakebed.model.formulas.functions_values import decode_choice, places
-from lakebed.model.formulas.typed import BOOLEAN, BYTES, INT, TEXT, Typed, is_whole, joined
+from lakebed.model.formulas.functions_values import decode_choice
+from lakebed.model.formulas.typed import (
+    BOOLEAN,
+    BYTES,
+    INT,
+    TEXT,
+    Typed,
+    is_whole,
+    joined,
+    places,
+)
 from lakebed.model.schema import ListOf
 
 declare = declarer("Texts and bytes")

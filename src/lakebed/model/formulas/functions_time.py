@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.functions_base import FunctionCall, SqlFunction, declarer, simple, taken
-from lakebed.model.formulas.functions_values import places
+from lakebed.model.formulas.operators import MICROSECONDS
 from lakebed.model.formulas.time_formats import UnknownFormatError, read_by, written_by
 from lakebed.model.formulas.typed import (
     CLOCK,
@@ -22,8 +22,10 @@ from lakebed.model.formulas.typed import (
     duck_type,
     is_whole,
     joined,
+    places,
 )
 from lakebed.model.schema import Decimal, Type
+from lakebed.model.sql_moments import MONTHS
 
 declare = declarer("Dates and times")
 T = TypeVar("T")
@@ -84,11 +86,6 @@ _UNITS: Final = {
     "day": "to_days", "dayofyear": "to_days", "hour": "to_hours", "minute": "to_minutes",
     "second": "to_seconds", "millisecond": "to_milliseconds", "microsecond": "to_microseconds",
 }  # fmt: skip
-_MICROSECONDS: Final = {
-    "week": 604_800_000_000, "day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000,
-    "second": 1_000_000, "millisecond": 1_000, "microsecond": 1,
-}  # fmt: skip
-_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 
 
 def _unit(call: FunctionCall) -> str:
@@ -113,10 +110,11 @@ def _between(call: FunctionCall) -> Typed:
     """Read `timestampdiff(DAY, x, y)`: the whole units between."""
     unit = _unit(call)
     first, last = (_time(call.compiler.read(node), call) for node in call.arguments[1:])
-    if unit in _MONTHS:
-        template = f"CAST(spark_months({{0}}, {{1}}) // {_MONTHS[unit]} AS BIGINT)"
-    elif unit in _MICROSECONDS:
-        template = f"CAST((epoch_us({{1}}) - epoch_us({{0}})) // {_MICROSECONDS[unit]} AS BIGINT)"
+    if unit.upper() in MONTHS:
+        template = f"CAST(spark_months({{0}}, {{1}}) // {MONTHS[unit.upper()]} AS BIGINT)"
+    elif unit.upper() in MICROSECONDS:
+        size = MICROSECONDS[unit.upper()]
+        template = f"CAST((epoch_us({{1}}) - epoch_us({{0}})) // {size} AS BIGINT)"
     else:
         raise call.refused(f"the unit is {unit}")
     return joined(template, [first, last], LONG)

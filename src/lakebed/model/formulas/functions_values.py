@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.functions_base import FunctionCall, SqlFunction, declarer, simple
 from lakebed.model.formulas.typed import (
@@ -19,15 +17,11 @@ from lakebed.model.formulas.typed import (
     TIMESTAMP,
     Typed,
     joined,
+    places,
 )
 from lakebed.model.schema import SMALLINT, TINYINT, MapOf, Type
 
 declare = declarer("Any values")
-
-
-def places(values: Sequence[object], first: int = 0) -> str:
-    """Return `{0}, {1}` for as many values."""
-    return ", ".join(f"{{{number}}}" for number in range(first, first + len(values)))
 
 
 def _coalesce(call: FunctionCall) -> Typed:

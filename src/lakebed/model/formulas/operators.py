@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from lakebed.errors import PredicateError
@@ -30,6 +31,7 @@ from lakebed.model.formulas.typed import (
     ordered,
 )
 from lakebed.model.schema import SMALLINT, TINYINT, Decimal, MapOf, Type
+from lakebed.model.sql_moments import FIXED, MONTHS, amounts_of
 
 Refusal = Callable[[str], PredicateError]
 
@@ -193,12 +195,8 @@ def _days(sign: str, left: Typed, right: Typed, refusal: Refusal) -> Typed:
     raise refusal("only whole days are added to a date")
 
 
-_MONTHS: Final = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
-_MICROSECONDS: Final = {
-    "WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
-    "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1,
-}  # fmt: skip
-_OF_DATES: Final = (*_MONTHS, "WEEK", "DAY")
+MICROSECONDS: Final = {unit: span // timedelta(microseconds=1) for unit, span in FIXED.items()}
+_OF_DATES: Final = (*MONTHS, "WEEK", "DAY")
 # Intervals such as '1-2' YEAR TO MONTH and '1 02:03:04.5' DAY TO SECOND, by their units.
 _SPANS: Final = {
     ("YEAR", "MONTH"): r"(\d+)-(\d+)",
@@ -221,8 +219,8 @@ def shifted(value: Typed, interval: Any, sign: str, refusal: Refusal) -> Typed:
     if kind == DATE and any(unit not in _OF_DATES for _, unit in amounts):
         kind = TIMESTAMP
     # All months are added as one number: two steps would end on another day of a short month.
-    months = sum(count * _MONTHS[unit] for count, unit in amounts if unit in _MONTHS)
-    rest = sum(count * _MICROSECONDS[unit] for count, unit in amounts if unit not in _MONTHS)
+    months = sum(count * MONTHS[unit] for count, unit in amounts if unit in MONTHS)
+    rest = sum(count * MICROSECONDS[unit] for count, unit in amounts if unit not in MONTHS)
     if months and rest:
         raise refusal("an interval has months and a time")
     text = f"to_months({int(months)})" if months else f"to_microseconds({int(rest)})"
@@ -233,8 +231,6 @@ def shifted(value: Typed, interval: Any, sign: str, refusal: Refusal) -> Typed:
 
 def _amounts(interval: Any) -> Sequence[tuple[int | decimal.Decimal, str]]:
     """Return the amounts of an interval, each with its unit."""
-    from lakebed.model.sql_moments import amounts_of
-
     unit, text = interval.args.get("unit"), interval.this.name.strip()
     first, last = getattr(unit, "this", None), getattr(unit, "expression", None)
     if first is not None and last is not None and hasattr(first, "name"):

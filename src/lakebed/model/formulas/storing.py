@@ -10,6 +10,7 @@ from lakebed.errors import PredicateError
 from lakebed.model.assignments import Computed, Constant, OfColumn, Term
 from lakebed.model.formulas.casts import cast
 from lakebed.model.formulas.compiler import Compiler
+from lakebed.model.formulas.type_names import sql_type_of
 from lakebed.model.formulas.typed import CLOCK, DATE, TEXT, TIMESTAMP, Typed, is_atomic, is_number
 from lakebed.model.schema import Struct, Type
 from lakebed.model.sql_dialect import parse_condition, to_text
@@ -134,6 +135,8 @@ def _stored(value: Typed, kind: Type) -> Typed:
     if not is_assigned:
         raise PredicateError(
             f"A value of type {own} is assigned to a field of type {kind}.",
-            hint=f"Convert it by CAST(… AS {kind})." if is_atomic(kind) else "Give a value of it.",
+            hint=f"Convert it by CAST(… AS {sql_type_of(kind)})."
+            if is_atomic(kind)
+            else "Give a value of it.",
         )
     return cast(value, kind)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from lakebed.common.shown import shown
 from lakebed.errors import InvalidInputError, PredicateError
 from lakebed.model.formulas import typed
-from lakebed.model.schema import SMALLINT, TINYINT, Decimal, Type
+from lakebed.model.schema import SMALLINT, TINYINT, Decimal, Kind, Primitive, Type
 from lakebed.model.sql_dialect import to_text
 
 
 def type_of(node: Any, text: str) -> Type:
-    """Return the type that a node names.
+    """Return the type of a value without parts that a node names.
 
     Raises:
-        PredicateError: No field has such a type.
+        PredicateError: It names none.
     """
-    name = node.this.name
-    if name == "DECIMAL":
-        given = [part.name for part in node.expressions] or ["10", "0"]
-        if len(given) > 2 or not all(digits.isdecimal() and len(digits) < 4 for digits in given):
-            raise PredicateError(
-                f"Illegal {shown(to_text(node))} in {shown(text)}.",
-                hint="Write DECIMAL(p, s), such as DECIMAL(10, 2).",
-            )
-        try:
-            return Decimal(*map(int, given), *[0][len(given) - 1 :])
-        except InvalidInputError as exc:
-            raise PredicateError(exc.message, hint=exc.hint) from exc
-    kind = _TYPES.get(name)
-    if kind is None or node.expressions:
+    try:
+        kind = find_plain_type(node)
+    except InvalidInputError as exc:
+        raise PredicateError(exc.message, hint=exc.hint) from exc
+    if kind is None:
         raise PredicateError(
             f"{shown(to_text(node))} in {shown(text)} is not a type of a value without parts.",
             hint="Types are boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), "
@@ -39,7 +30,30 @@ def type_of(node: Any, text: str) -> Type:
     return kind
 
 
-_TYPES: dict[str, Type] = {
+def find_plain_type(node: Any) -> Primitive | Decimal | None:
+    """Return the type of values without parts that a node names; None for another one.
+
+    Raises:
+        InvalidInputError: It is a decimal whose precision or scale is not possible, or not a number.
+    """
+    name = node.this.name
+    if name != "DECIMAL":
+        return None if node.expressions else _TYPES.get(name)
+    given = [part.name for part in node.expressions]
+    if len(given) > 2 or not all(digits.isdecimal() and len(digits) < 4 for digits in given):
+        raise InvalidInputError(
+            f"Illegal {shown(to_text(node))}.", hint="Write DECIMAL(p, s), such as DECIMAL(10, 2)."
+        )
+    return Decimal(*map(int, given), *[10, 0][len(given) :])
+
+
+def sql_type_of(kind: Type) -> str:
+    """Return how SQL names a type of values without parts."""
+    words = {Kind.LONG: "bigint", Kind.UNSIGNED_LONG: "decimal(20, 0)", Kind.BYTES: "binary"}
+    return words.get(kind.kind, str(kind)) if isinstance(kind, Primitive) else str(kind)
+
+
+_TYPES: Final[dict[str, Primitive]] = {
     "BOOLEAN": typed.BOOLEAN,
     "TINYINT": TINYINT,
     "SMALLINT": SMALLINT,

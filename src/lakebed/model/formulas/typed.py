@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,7 +35,7 @@ _SIMPLE: Final = re.compile(r"\w+|'[^']*'|CAST\((?:'[^']*'|-?[\w.]+) AS [\w(), ]
 _MOST_DIGITS = 38
 _LEAST_SCALE = 6  # which Spark keeps where a result has too many digits
 _DIGITS: Final = {TINYINT: 3, SMALLINT: 5, INT: 10, LONG: 20, Primitive(Kind.UNSIGNED_LONG): 20}
-_WIDTHS: Final = (TINYINT, SMALLINT, INT, LONG)
+WIDTHS: Final = (TINYINT, SMALLINT, INT, LONG)  # of whole numbers, the narrowest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,11 @@ class Typed:
 
 
 NULL: Final = Typed(sql="NULL", type=None)
+
+
+def places(values: Sequence[object], first: int = 0) -> str:
+    """Return `{0}, {1}` for as many values."""
+    return ", ".join(f"{{{number}}}" for number in range(first, first + len(values)))
 
 
 def joined(
@@ -230,8 +235,8 @@ def common_type(left: Type | None, right: Type | None) -> Type | None:
 def _common_number(left: Type, right: Type) -> Type:
     if is_float(left) or is_float(right):
         return FLOAT if left == right == FLOAT else DOUBLE
-    if left in _WIDTHS and right in _WIDTHS:
-        return max(left, right, key=_WIDTHS.index)
+    if left in WIDTHS and right in WIDTHS:
+        return max(left, right, key=WIDTHS.index)
     one, other = decimal_for(left), decimal_for(right)
     scale = max(one.scale, other.scale)
     return bounded(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
