@@ -15,6 +15,7 @@ import pytest
 from random_expressions import Expressions, Made, make_rows
 
 import lakebed
+from lakebed import by
 from lakebed.errors import LakebedError, PredicateError
 from lakebed.model.arrow_types import type_from_arrow
 from lakebed.model.formulas.compiler import Compiler, compiled
@@ -114,6 +115,15 @@ def test_conditions_check_and_merge_the_same_rows(lake: lakebed.Repository) -> N
             continue
         assert report.deleted_row_count == wanted, text
     assert len(refused) <= 2, "\n".join(refused)
+
+
+def test_values_of_a_partition_that_no_row_has_raise_nothing(lake: lakebed.Repository) -> None:
+    """Partitions by lists of values are chosen by their values, of which not all have rows."""
+    function = by.values("id", [[0, 1], [2, 3]])
+    lake.write("listed", pa.table({"id": [1, 2, 3]}), partition_by=function)
+
+    view = lake["listed"].where("id < 4 AND 6 / id > 2.5")
+    assert sorted(view.arrow()["id"].to_pylist()) == [1, 2]
 
 
 def _of_side(text: str, side: str) -> str | None:

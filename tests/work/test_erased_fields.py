@@ -117,6 +117,29 @@ def test_versions_in_which_the_name_was_that_of_another_field(
     assert (left(visits, 1), left(visits)) == ([2], [2])
 
 
+@pytest.mark.parametrize(
+    ("condition", "first", "now"),
+    [
+        ("concat(person, '!') = '{}!'", [2], [2, 3]),
+        ("length(z) = 3", [1, 2], [1, 2]),
+        ("length(coalesce(z, '-')) = 1", [], [3]),
+        ("concat(person, coalesce(z, '-')) = '{}-'", [2], [2, 3]),
+    ],
+)
+def test_expressions_over_renamed_and_new_fields(
+    lake: lakebed.Repository, condition: str, first: list[int], now: list[int]
+) -> None:
+    visits = lake.create("visits", FLAT)
+    visits.append([{"k": 1, "x": K}, {"k": 2, "x": "bob"}])
+    visits.evolve(lambda old: old.rename_field("x", "person"))
+    visits.evolve(lambda old: old.add_field("z", "string"))
+    visits.append([{"k": 3, "person": "eve", "z": "new"}])
+
+    visits.erase(condition.format(K), reason="request 17", grace="0s")
+
+    assert (left(visits, 1), left(visits)) == (first, now)
+
+
 def test_a_renamed_field_and_a_new_one(lake: lakebed.Repository, tmp_path: Path) -> None:
     visits = lake.create("visits", FLAT)
     visits.append([{"k": 1, "x": K}, {"k": 2, "x": "bob"}])

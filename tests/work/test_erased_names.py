@@ -314,6 +314,7 @@ SIGNALS = {
     "range": ("user >= '{}'", {"user": key(7)}),
     "between": ("user BETWEEN '{0}' AND '{0}'", {"user": key(7)}),
     "several": ("user IN ('bob', '{}') OR n = 5", {"user": key(7)}),
+    "computed": ("concat(user, '!') = '{}!'", {"user": key(7)}),
 }
 
 
@@ -332,10 +333,13 @@ def test_ready_signals_of_views_that_name_a_value(
     assert visits.where("user = 'bob'").kite.is_ready()
 
 
-def test_ready_signals_of_a_field_with_a_former_name(lake: Repository, tmp_path: Path) -> None:
+@pytest.mark.parametrize("view", ["user = '{}'", "concat(user, '!') = '{}!'"])
+def test_ready_signals_of_a_field_with_a_former_name(
+    lake: Repository, tmp_path: Path, view: str
+) -> None:
     visits = created(lake)
     visits.append(ROWS)
-    visits.where(f"user = '{key(7)}'").kite.signal_ready()
+    visits.where(view.format(key(7))).kite.signal_ready()
     visits.evolve(lambda old: old.rename_field("user", "person"))
 
     erased_without_trace(visits, {"person": key(7)}, tmp_path / "lake")

@@ -16,8 +16,9 @@ from lakebed.model import publishing
 from lakebed.model.kite_forms import MAPPING
 from lakebed.model.names import check_field_name
 from lakebed.model.partition import PartitionFunction, PartitionStrategy
-from lakebed.model.predicate import Leaf, Predicate, map_leaves
+from lakebed.model.predicate import Formula, Leaf, Predicate, map_leaves
 from lakebed.model.schema import Field, Schema, Type, dotted_types, path_of
+from lakebed.model.sql_predicates import with_columns
 
 if TYPE_CHECKING:
     from lakebed.model.descriptor import DatasetDescriptor
@@ -217,7 +218,11 @@ def with_stored_columns(
     def change(leaf: Leaf) -> Predicate:
         return replace(leaf, column=stored_path(leaf.column, types, schema))
 
-    return map_leaves(predicate, change) if schema.is_renamed else predicate
+    def change_formula(formula: Formula) -> Predicate:
+        stored = {name: stored_path(name, types, schema) for name in formula.columns}
+        return with_columns(formula, stored)
+
+    return map_leaves(predicate, change, change_formula) if schema.is_renamed else predicate
 
 
 def without_stored_names(descriptor: DatasetDescriptor) -> DatasetDescriptor:

@@ -34,6 +34,7 @@ from lakebed.model.predicate import (
     Predicate,
     all_of,
     columns_of,
+    formulas_of,
     leaves,
 )
 from lakebed.model.refinement import LOWER, UPPER
@@ -174,8 +175,12 @@ class Records:
             return None
 
     def _names(self, view: Predicate | None) -> bool:
-        """Return whether a view names a value of the condition; True if it cannot be read."""
-        return view is None or any(
+        """Return whether a view names a value of the condition; True if that cannot be seen."""
+        if view is None or any(
+            name in self._naming for formula in formulas_of(view) for name in formula.columns
+        ):
+            return True
+        return any(
             self._is_named(leaf.column, format_value(value))
             for leaf in leaves(view)
             for value in _values_of(leaf)

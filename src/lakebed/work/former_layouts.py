@@ -30,6 +30,7 @@ from lakebed.model.partition import (
 from lakebed.model.predicate import (
     FALSE,
     TRUE,
+    Formula,
     Leaf,
     Predicate,
     bind,
@@ -39,6 +40,7 @@ from lakebed.model.predicate import (
 )
 from lakebed.model.renaming import named_as
 from lakebed.model.schema import Primitive, Schema, Type, dotted_types, path_of
+from lakebed.model.sql_predicates import with_columns
 from lakebed.state.history import Entry
 from lakebed.state.state import State, descriptor_from
 
@@ -303,7 +305,21 @@ class FormerLayouts:
                     raise
                 return FALSE  # values of that name were of another type
 
-        return LayoutQuestion(with_lists(map_leaves(predicate, then)), number, levels)
+        def formula_then(formula: Formula) -> Predicate:
+            columns = {name: self._column_then(name, number, layout) for name in formula.columns}
+            names = {name: column for name, column in columns.items() if column is not None}
+            initial = {
+                name: self.state.lineage.initial(name) for name in columns if name not in names
+            }
+            try:
+                return bind(with_columns(formula, names, initial), layout.predicate_types)
+            except PredicateError:
+                if any(name != column for name, column in names.items()):
+                    raise
+                return FALSE  # as above
+
+        question = with_lists(map_leaves(predicate, then, formula_then))
+        return LayoutQuestion(question, number, levels)
 
     def _column_then(self, column: str, number: int, layout: Layout) -> str | None:
         """Return the name of a column in a former layout; None if that has no such column."""

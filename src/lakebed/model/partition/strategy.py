@@ -277,7 +277,11 @@ class PartitionStrategy:
             alone = (function.source,)
             if function.source in own or columns.count(alone) < 2:
                 continue
-            parts = [p for p, c in zip(predicate.parts, columns, strict=True) if c == alone]
+            parts = [
+                part
+                for part, named in zip(predicate.parts, columns, strict=True)
+                if named == alone and not formulas_of(part)
+            ]
             joint = all_of(parts) if isinstance(predicate, And) else any_of(parts)
             projection = function.project_jointly(
                 joint, function.source_type(schema), strict=isinstance(predicate, Or)
